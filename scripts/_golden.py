@@ -92,7 +92,8 @@ def _history() -> list[Entry]:
     begun += [_external(23, b.Signal("paid", "12")), _external(25, b.SharedSet("rate", -1, "1"))]
     own = [*_content(), *_first_turn()]
     rewound = b.Rewound(len(own), _folded([*begun, *_owned(own)]).content_json())
-    own += [*_forgotten(), rewound, *_second_turn(), b.Received(_id(21))]
+    promoted = b.Promoted("child", 9, rewound.content, "it found the order")
+    own += [*_forgotten(), rewound, promoted, *_second_turn(), b.Received(_id(21))]
     return [*begun, *_owned(own), *_disputed(len(own))]
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.health.serve_health import HealthServer, serve_health
     from seekpoint.producers.history.comparing import ComparedCall, ProcessDiff
     from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.promoting import PromotePlan
     from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.schedule_table import ScheduleStatus
@@ -71,6 +72,7 @@ else:  # loaded at first use
             "Price": "seekpoint.producers.durable.decisions.prices",
             "Prices": "seekpoint.producers.durable.decisions.prices",
             "ProcessDiff": "seekpoint.producers.history.comparing",
+            "PromotePlan": "seekpoint.producers.history.promoting",
             "Rate": "seekpoint.producers.durable.steps.rates",
             "Reconciled": "seekpoint.producers.durable.effects.connectors",
             "ReplayCheck": "seekpoint.producers.replay_checking",
@@ -119,6 +121,7 @@ __all__ = [
     "Process",
     "ProcessDiff",
     "ProcessShared",
+    "PromotePlan",
     "Rate",
     "Reconciled",
     "ReplayCheck",

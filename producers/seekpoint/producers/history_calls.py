@@ -1,4 +1,4 @@
-"""The operations of a node on the histories of processes: fork, rewind, compare."""
+"""The operations of a node on the histories of processes: fork, rewind, merge, compare."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.comparing import ProcessDiff
     from seekpoint.producers.history.forks import ForkPlan
     from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.promoting import PromotePlan
     from seekpoint.producers.history.rewinding import RewindPlan
 
 __all__ = ["HistoryCalls"]
@@ -116,6 +117,31 @@ class HistoryCalls:
             effects=effects, note=note, reason=reason, actor=actor, take_over=take_over,
         )  # fmt: skip
         return await (plan_rewind(self._runtime, request) if dry_run else rewind(self._runtime, self._opener, request))
+
+    async def promote(
+        self,
+        fork_id: str,
+        *,
+        prefer: str | Mapping[str, str] | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        dry_run: bool = False,
+    ) -> PromotePlan:
+        """Merge what a fork did into the process it was forked from, as one entry. The fork stays.
+
+        A part (a context value, the conversation, the calls) that only one side has changed since the fork is that
+        side's. ``prefer`` resolves conflicts: ``fork`` or ``parent``, for all or by part (``{"calls": "fork"}``). No
+        effect is made again. ``dry_run`` only returns the plan.
+
+        Raises ``MergeConflict``, ``Refused`` for a process that is no fork, ``ProcessFinished``, ``UnknownProcess``,
+        ``JournalGap``, and what ``open`` raises.
+        """
+        from seekpoint.producers.history.promoting import PromoteRequest, plan_promotion, promote
+
+        request = PromoteRequest(fork_id=fork_id, prefer=prefer, reason=reason, actor=actor)
+        if dry_run:
+            return await plan_promotion(self._runtime, request)
+        return await promote(self._runtime, self._opener, request)
 
     async def diff(self, left: str, right: str) -> ProcessDiff:
         """Compare two processes, or two moments: ``"ID"`` is as of now, ``"ID@SEQ"`` after that seq. Reads histories.

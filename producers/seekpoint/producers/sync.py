@@ -86,6 +86,7 @@ class SyncNode(_SyncMain):
         rewind = blocking(_target.rewind)
         diff = blocking(_target.diff)
         plan_fork = blocking(_target.plan_fork)
+        promote = blocking(_target.promote)
         run = blocking(_target.run)
         recover = blocking(_target.recover)
         entries = blocking(_target.entries)

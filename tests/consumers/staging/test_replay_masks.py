@@ -48,6 +48,7 @@ from seekpoint.schemas.wire.codec import Codec, encode
         b.Claim(0, CANARY, CANARY),
         b.Rewound(1, CONTENT),
         b.Forked(CANARY, 1, CONTENT),
+        b.Promoted(CANARY, 1, CONTENT, CANARY),
         b.Seeded(STATE_JSON),
         b.ContentBatch(False, {CANARY: "1", "n": f'"{CANARY}"'}, f'["{CANARY}"]', f'[["user","{CANARY}"]]'),
         b.StepEnded("a", 1, "ok", f'"{CANARY}"', f'{{"message":"{CANARY}"}}'),
@@ -86,7 +87,7 @@ def full(body: type[b.Body]) -> b.Body:
     return body(**more)
 
 
-STATEFUL = (b.Rewound, b.Forked, b.Seeded)
+STATEFUL = (b.Rewound, b.Forked, b.Promoted, b.Seeded)
 
 
 def test_the_key_of_a_call_is_masked_alike_in_a_list() -> None:
@@ -155,6 +156,7 @@ def test_one_path_matches_a_value_in_every_kind_of_entry() -> None:
         b.ContextPatched(f'{{"email":"{CANARY}","n":1}}'),
         b.Rewound(1, CONTENT),
         b.Forked("parent", 1, CONTENT),
+        b.Promoted("fork", 1, CONTENT),
     ]
     for body in bodies:
         assert CANARY.encode() not in encode(masks.entry(entry(body))), body.KIND

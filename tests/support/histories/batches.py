@@ -12,7 +12,7 @@ from seekpoint.schemas.state.process_state import State, new_state
 
 __all__ = ["fold_batch"]
 
-_REPLACING = (b.Rewound, b.Forked, b.Finished, b.ContextCleared)
+_REPLACING = (b.Rewound, b.Forked, b.Promoted, b.Finished, b.ContextCleared)
 
 
 def fold_batch(before: Mapping[bytes, State], entries: Iterable[tuple[int, bytes, Entry]]) -> list[Change]:

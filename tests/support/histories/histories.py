@@ -230,6 +230,8 @@ class _Writer:
         for one in mine[: step.number]:
             assert one.entry is not None
             state = fold(state, one.offset, one.entry)
+        if step.number % 2:
+            return self._own(step, draft, b.Promoted("fork", state.seq, state.content_json()))
         return self._own(step, draft, b.Rewound(state.seq, state.content_json()))
 
     def _stale_outcome(self, step: Step, draft: Draft) -> Entry | None:

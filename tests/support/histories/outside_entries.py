@@ -105,7 +105,7 @@ def bodies() -> st.SearchStrategy[b.Body]:
         made = {field.name: BY_TYPE[str(field.type)] for field in fields(kind)}
         if kind is b.Claim:
             made["expected_epoch"] = st.sampled_from([0, 1, 2, 2**62, 2**63 - 1, -1])
-        if kind in (b.Rewound, b.Forked):
+        if kind in (b.Rewound, b.Forked, b.Promoted):
             made["content"] = CONTENTS | HOSTILE_JSON
         if kind is b.Seeded:
             made["state"] = CONTENTS | HOSTILE_JSON

@@ -230,6 +230,7 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     **dict.fromkeys(_CALLS, _call),
     b.Rewound: _everything,
     b.Forked: _everything,
+    b.Promoted: _everything,
     b.Seeded: _everything,
     b.Finished: _everything,
 }

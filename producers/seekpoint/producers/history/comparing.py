@@ -6,17 +6,15 @@ Both sides are read from their histories, so that the calls of turns that are ov
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.decisions.prompts import first_difference
-from seekpoint.producers.durable.replay.call_records import CallRecord, asked
+from seekpoint.producers.durable.replay.call_records import CallRecord, asked, total_cost
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.decimals import exact_sum
 from seekpoint.schemas.values.json_values import load
 
 if TYPE_CHECKING:
@@ -113,11 +111,10 @@ class _Side:
         self.calls: Mapping[str, Call] = {key: call for key, call in run.records.items() if call.kind != "write"}
         records = asked(run.entries)
         self.asked: Mapping[str, CallRecord] = {record.key: record for record in records}
-        costs: list[Decimal] = [cost for record in records if (cost := record.cost_usd) is not None]
         lifecycle = "finished" if run.result_json is not None else str(run.state.lifecycle)
         self.side = ProcessSide(
             process_id=run.process_id, seq=max((entry.seq or 0 for entry in run.entries), default=0),
-            lifecycle=lifecycle, cost_usd=format(exact_sum(costs), "f") if costs else None,
+            lifecycle=lifecycle, cost_usd=total_cost(records),
             duration_s=max(0, run.entries[-1].ts - run.entries[0].ts) / 1_000_000,
         )  # fmt: skip
 

@@ -15,7 +15,7 @@ from msgspec import field
 
 from seekpoint.producers.durable.effects.compensation_runs import settle_obligation
 from seekpoint.producers.durable.effects.rewind_content import content_to_rewind_to
-from seekpoint.producers.durable.replay.call_records import asked
+from seekpoint.producers.durable.replay.call_records import asked, total_cost
 from seekpoint.producers.durable.replay.recorded_run import applied
 from seekpoint.producers.history.history_points import HistoryPoint
 from seekpoint.producers.history.later_entries import entries_after
@@ -28,7 +28,6 @@ from seekpoint.schemas.errors import EffectsStand, InvalidSetting, ProcessFinish
 from seekpoint.schemas.folding.content_rules import REWIND_MODES
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.calls import UNDO, is_compensated
-from seekpoint.schemas.values.decimals import exact_sum
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
@@ -205,7 +204,6 @@ async def _past(runtime: NodeRuntime, request: RewindRequest, now: State) -> tup
 def _plan(request: RewindRequest, past: State, now: State, later: list[Entry]) -> RewindPlan:
     is_whole = request.mode in ("both", "code_only")
     calls = asked(later) if is_whole else []
-    costs = [cost for one in calls if (cost := one.cost_usd) is not None]
     effects = [one.key for one in calls if one.kind == "effect" and not one.key.startswith(UNDO)]
     made = {one.key for one in calls if one.status == "succeeded"}
     undone = {key for key in effects if UNDO + key in made or is_compensated(key, now.calls)}
@@ -225,7 +223,7 @@ def _plan(request: RewindRequest, past: State, now: State, later: list[Entry]) -
         ),
         effects=tuple(key for key in effects if key not in undone),
         compensated=tuple(key for key in effects if key in undone),
-        cost_usd=format(exact_sum(costs), "f") if costs else None,
+        cost_usd=total_cost(calls),
         answers=tuple(request.answers),
     )  # fmt: skip
 

@@ -28,6 +28,7 @@ __all__ = [
     "InvocationTriggered",
     "LifecycleChanged",
     "MessageSaid",
+    "Promoted",
     "Received",
     "RedriveRequested",
     "Released",
@@ -294,6 +295,17 @@ class Forked(Body, frozen=True):
     effects: str = "refused"
     permissive: bool = False
     answers: Json | None = None  # the keys, a list
+    reason: str | None = None
+
+
+class Promoted(Body, frozen=True):
+    """The merge of what a fork did into the process it was forked from; ``content`` is the merged content."""
+
+    KIND = "promoted"
+    RESTORES = True
+    fork_id: str = ""
+    fork_seq: int = 0
+    content: str = "{}"  # JSON text that the fold decodes; no dynamic value
     reason: str | None = None
 
 

@@ -33,6 +33,7 @@
     │   ├── UnknownPoint         the process has no such point in its past
     │   ├── TierUnavailable      the requested recovery tier is not available
     │   ├── EffectsStand         effects followed an answer that is to be replaced
+    │   ├── MergeConflict        a fork and its parent have changed the same
     │   ├── EffectDuplicate      the same thing was done, or is being done, by another effect
     │   ├── EffectFailed         an effect did not happen, as a reconciler, a dispatcher or a person says
     │   ├── UnknownConnector     a connector, or a compensation, that is not registered here
@@ -108,6 +109,7 @@ from seekpoint.schemas.errors.refused import (
     InvalidName,
     InvalidSetting,
     LimitExceeded,
+    MergeConflict,
     OwnerAlive,
     ProcessFinished,
     ProcessSuspended,
@@ -166,6 +168,7 @@ __all__ = [
     "LimitExceeded",
     "LogDamaged",
     "LogTruncated",
+    "MergeConflict",
     "NewerFormat",
     "ObligationStuck",
     "OperatorRequired",

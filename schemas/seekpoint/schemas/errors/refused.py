@@ -32,6 +32,14 @@ class EffectsStand(Refused):
     keys: list[str] | None = None
 
 
+class MergeConflict(Refused):
+    """A fork and its parent have both changed ``parts`` of the content since the fork."""
+
+    hint = "say which side wins: --prefer fork, --prefer parent, or --prefer PART=fork for one part"
+    fork_id: str | None = None
+    parts: list[str] | None = None
+
+
 class UnserializableValue(Refused):
     """JSON cannot carry a value exactly; ``path`` says where in the input the value is."""
 

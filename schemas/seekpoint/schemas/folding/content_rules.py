@@ -177,6 +177,11 @@ def _rewind(draft: Draft, body: b.Rewound, limits: Limits) -> Misfit:
     return misfit
 
 
+def _promote(draft: Draft, body: b.Promoted, limits: Limits) -> Misfit:
+    """Replace the content by one that was merged with a fork's. The process's own effects are kept, as in a rewind."""
+    return _restore(draft, body.content, limits, _keep_effects)
+
+
 def _fork(draft: Draft, body: b.Forked, limits: Limits) -> Misfit:
     try:
         process_key(body.parent_id)
@@ -350,5 +355,6 @@ CONTENT_RULES: Mapping[type[b.Body], Rule] = {
     b.ErrorRecorded: _record_error,
     b.Rewound: _rewind,
     b.Forked: _fork,
+    b.Promoted: _promote,
     b.ContentBatch: _batch,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
 
-SCHEMA_FINGERPRINT = bytes.fromhex("6d266fd438f44999")
+SCHEMA_FINGERPRINT = bytes.fromhex("3bb6e9e0113511d8")
 """The CRC-64-AVRO of the current schema's parsing canonical form, little-endian. A test compares it with fastavro's."""
 
 _NAMESPACE = "seekpoint"

@@ -2,7 +2,7 @@
 
 context.KEY...                context_updated, context_updated_many, context_patched, context_deleted
 message.content, .parts...    message_said
-context..., message...        also inside rewound, forked and seeded, which carry a state: see mask_states
+context..., message...        also inside rewound, forked, promoted and seeded, which carry a state: see mask_states
 key                           the key of a call, also each key in the list of calls_set_aside
 FIELD...                      any other field of any other kind: payload, result, reason, error, ...
 actor, correlation_id         of every entry
@@ -107,6 +107,9 @@ class EntryMasks:
                 "content": StateMasks(mask, self.process_id).content(body.content),
                 "answers": None if body.answers is None else _keys(mask, body.answers),
             }
+        if isinstance(body, b.Promoted):
+            content = StateMasks(mask, self.process_id).content(body.content)
+            return {"fork_id": self.process_id(body.fork_id), "content": content}
         if isinstance(body, b.Seeded):
             return {"state": StateMasks(mask, self.process_id).state(body.state)}
         if isinstance(body, b.ContentBatch):

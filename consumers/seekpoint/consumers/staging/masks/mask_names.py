@@ -25,7 +25,7 @@ _RENAMED: Final[dict[str, frozenset[str]]] = {
     b.CallsSetAside.KIND: frozenset({"key", "reason"}),
 }
 """The kinds whose fields have other names in mask rules: those of the state."""
-_STATES = frozenset({b.Seeded.KIND, b.Forked.KIND, b.Rewound.KIND})
+_STATES = frozenset({b.Seeded.KIND, b.Forked.KIND, b.Rewound.KIND, b.Promoted.KIND})
 
 
 def _names(body: type[b.Body]) -> frozenset[str]:

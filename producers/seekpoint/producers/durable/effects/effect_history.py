@@ -53,7 +53,7 @@ class EffectHistory:
         return self._admission.draft.freeze()
 
 
-_DROPPING = (b.TurnEnded, b.Finished, b.Rewound)
+_DROPPING = (b.TurnEnded, b.Finished, b.Rewound, b.Promoted)
 
 
 def _effects(draft: Draft) -> dict[str, Call]:

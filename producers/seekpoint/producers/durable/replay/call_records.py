@@ -20,7 +20,7 @@ from seekpoint.schemas.state.calls import turn_of
 from seekpoint.schemas.state.process_budget import amount_of
 from seekpoint.schemas.values.decimals import exact_sum
 
-__all__ = ["Attempt", "CallRecord", "Decisions", "asked", "decisions"]
+__all__ = ["Attempt", "CallRecord", "Decisions", "asked", "decisions", "total_cost"]
 
 
 @dataclass(slots=True)
@@ -120,6 +120,12 @@ def asked(entries: Iterable[Entry]) -> list[CallRecord]:
     for entry in entries:
         table.take(entry)
     return table.found
+
+
+def total_cost(calls: Iterable[CallRecord]) -> str | None:
+    """Return the cost of calls in USD, as a decimal text; None if no cost is known."""
+    costs = [cost for one in calls if (cost := one.cost_usd) is not None]
+    return format(exact_sum(costs), "f") if costs else None
 
 
 def decisions(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:

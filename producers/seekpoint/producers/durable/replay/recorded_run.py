@@ -144,7 +144,7 @@ class _Reading:
             return
         self._entries.append(entry)
         self._kept |= kept
-        if isinstance(body, b.Rewound):
+        if isinstance(body, b.Rewound | b.Promoted):
             self._kept = {key: call for key, call in self._kept.items() if turn_of(key) <= self._draft.turn}
         elif isinstance(body, b.Forked | b.Seeded):
             self._first_turn, self._first_frame = self._draft.turn, self._draft.turn_frame

@@ -1,0 +1,193 @@
+"""Merge what a fork did into the process that it was forked from: three-way, as one entry.
+
+    base   the parent when it was forked        each part (a context value, the conversation, the calls):
+    fork   the fork now                         changed on one side only -> that side's
+    parent the parent now                       changed on both sides    -> a conflict, which ``prefer`` resolves
+
+The calls go together with what they stand for: turns, lifecycle, invocations, patches. No effect is made again: those
+of the parent stay, and the fork's records answer the code as in the fork. What a fork that acts for real (``live``) has
+to undo, it goes on to owe itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.history.later_entries import entries_after
+from seekpoint.producers.opening import OpenRequest
+from seekpoint.producers.process import durable_side
+from seekpoint.producers.writer.pending import Cause
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import InvalidSetting, MergeConflict, ProcessFinished, Refused
+from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.state.process_state import FIELDS
+from seekpoint.schemas.state.state_table import Section
+
+if TYPE_CHECKING:
+    from seekpoint.producers.node_runtime import NodeRuntime
+    from seekpoint.producers.opening import Opener
+    from seekpoint.schemas.state.process_state import Draft, State
+
+__all__ = ["PromotePlan", "PromoteRequest", "plan_promotion", "promote"]
+
+CALLS, CONVERSATION, CONTEXT = "calls", "conversation", "context."
+"""The parts of a process's content. A context value is the part ``context.KEY``."""
+_SIDES = ("fork", "parent")
+_OF_CALLS = tuple(one.name for one in FIELDS.fields if one.restored and one.name not in ("values_json", "conversation"))
+
+
+_OTHERS = {"context", "conversation", *(image.key for _, image in FIELDS.images(Section.CONTENT))}
+"""The keys of content that do not belong to the calls; images are what a fork does not inherit."""
+
+
+class PromoteRequest(FrozenStruct, frozen=True, kw_only=True):
+    """What to merge. Raises ``InvalidSetting`` for an unknown side."""
+
+    fork_id: str
+    prefer: str | Mapping[str, str] | None = None
+    """The side that wins a conflict, ``fork`` or ``parent``: for all parts, or by part (``calls``, ``conversation``,
+    ``context.KEY``)."""
+    reason: str | None = None
+    actor: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [self.prefer] if isinstance(self.prefer, str) else [*(self.prefer or {}).values()]
+        if any(one not in _SIDES for one in given):
+            raise InvalidSetting("no such side of a merge", found=repr(self.prefer)[:80], known=[*_SIDES])
+
+    def side_of(self, part: str) -> str | None:
+        """Return the side that wins a conflict of this part; None if nobody said."""
+        return self.prefer if isinstance(self.prefer, str) or self.prefer is None else self.prefer.get(part)
+
+
+class PromotePlan(FrozenStruct, frozen=True, kw_only=True):
+    """What a promotion does. A dry run returns it and writes nothing."""
+
+    fork_id: str
+    parent_id: str
+    fork_seq: int
+    base_seq: int
+    """The seq of the parent at which it was forked."""
+    parent_entries: int
+    """How many entries the parent's owners have written since."""
+    taken: tuple[str, ...]
+    """The parts that become the fork's."""
+    kept: tuple[str, ...]
+    """The parts that the parent has changed and that stay."""
+    conflicts: tuple[str, ...]
+    """The parts that both have changed, and that ``prefer`` does not resolve."""
+    resolved: dict[str, str]
+    """The parts that both have changed, with the side that wins."""
+
+
+class _Merge(FrozenStruct, frozen=True):
+    plan: PromotePlan
+    content: str
+
+
+async def plan_promotion(runtime: NodeRuntime, request: PromoteRequest) -> PromotePlan:
+    """Return what the promotion would do. Nothing is written. Raises ``Refused`` for a process that is no fork."""
+    parent_id = await _parent_of(runtime, request)
+    parent = (await runtime.recovery.recover(parent_id, must_be_current=True)).state
+    _refuse_finished(parent_id, parent)
+    return (await _merged(runtime, request, parent_id, parent)).plan
+
+
+async def promote(runtime: NodeRuntime, opener: Opener, request: PromoteRequest) -> PromotePlan:
+    """Write the merged content to the parent and release it; return what was done. The fork stays as it is.
+
+    Raises ``MergeConflict``, ``Refused`` for a process that is no fork, ``ProcessFinished``, and what ``Node.open``
+    raises: nobody may own the parent.
+    """
+    _check_resolved(await plan_promotion(runtime, request))
+    parent_id = await _parent_of(runtime, request)
+    opening = OpenRequest(
+        process_id=parent_id, cause=Cause(actor=request.actor), must_exist=True,
+        refuse=lambda state: _refuse_finished(parent_id, state),
+    )  # fmt: skip
+    async with opener.opening(opening) as process:
+        durable = durable_side(process)
+        merge = await _merged(runtime, request, parent_id, durable.written)  # it may have gone on meanwhile
+        _check_resolved(merge.plan)
+        reason = None if request.reason is None else durable.settings.scrub(request.reason)
+        await durable.append(b.Promoted(request.fork_id, merge.plan.fork_seq, merge.content, reason))
+        durable.reset_after_rewind()
+    return merge.plan
+
+
+async def _parent_of(runtime: NodeRuntime, request: PromoteRequest) -> str:
+    lineage = (await runtime.recovery.recover(request.fork_id, must_be_current=True)).state.lineage
+    if lineage.parent_id is None:
+        raise Refused(
+            "the process is no fork: there is nothing to merge it into", process_id=request.fork_id,
+            hint=f"seekpoint lineage {request.fork_id} shows where a process comes from",
+        )  # fmt: skip
+    return lineage.parent_id
+
+
+def _refuse_finished(parent_id: str, state: State) -> None:
+    if state.finished:
+        raise ProcessFinished("the parent is finished, nothing is merged into it", process_id=parent_id, seq=state.seq)
+
+
+def _check_resolved(plan: PromotePlan) -> None:
+    if plan.conflicts:
+        raise MergeConflict(
+            "the fork and its parent have changed the same", process_id=plan.parent_id, fork_id=plan.fork_id,
+            parts=list(plan.conflicts),
+        )  # fmt: skip
+
+
+# --- the merge
+async def _merged(runtime: NodeRuntime, request: PromoteRequest, parent_id: str, parent: State) -> _Merge:
+    recover = runtime.recovery.recover
+    fork = (await recover(request.fork_id, must_be_current=True)).state
+    if fork.content_dropped:  # the log may still have the content from before the end
+        fork = (await recover(request.fork_id, at_seq=fork.seq - 1)).state
+    base_seq = fork.lineage.parent_seq or 0
+    base = (await recover(parent_id, at_seq=base_seq)).state
+    since = await runtime.in_thread(lambda: entries_after(runtime.reader, parent_id, base))
+    changed = {side: _changed(base, state) for side, state in (("fork", fork), ("parent", parent))}
+    both = changed["fork"] & changed["parent"]
+    both = {part for part in both if _part(fork, part) != _part(parent, part)}
+    resolved = {part: side for part in sorted(both) if (side := request.side_of(part)) is not None}
+    taken = (changed["fork"] - changed["parent"]) | {part for part, side in resolved.items() if side == "fork"}
+    plan = PromotePlan(
+        fork_id=request.fork_id, parent_id=parent_id, fork_seq=fork.seq, base_seq=base_seq,
+        parent_entries=sum(entry.seq is not None for entry in since), taken=tuple(sorted(taken)),
+        kept=tuple(sorted(changed["parent"] - taken)), conflicts=tuple(sorted(both - resolved.keys())),
+        resolved=resolved,
+    )  # fmt: skip
+    draft = parent.thaw()
+    for part in taken:
+        _take(draft, fork, part)
+    return _Merge(plan, draft.freeze().content_json())
+
+
+def _changed(base: State, state: State) -> set[str]:
+    """Return the parts that differ from the base."""
+    keys = {f"{CONTEXT}{key}" for key in {*base.values_json, *state.values_json}}
+    return {part for part in (*keys, CONVERSATION, CALLS) if _part(base, part) != _part(state, part)}
+
+
+def _part(state: State, part: str) -> Any:
+    if part == CONVERSATION:
+        return [*state.conversation.bodies()]
+    if part == CALLS:
+        return {key: value for key, value in FIELDS.content_of(state).items() if key not in _OTHERS}
+    return state.values_json.get(part.removeprefix(CONTEXT))
+
+
+def _take(draft: Draft, fork: State, part: str) -> None:
+    if part == CONVERSATION:
+        draft.conversation = fork.conversation
+    elif part == CALLS:
+        taken = fork.thaw()
+        for name in _OF_CALLS:
+            setattr(draft, name, getattr(taken, name))
+    else:
+        key = part.removeprefix(CONTEXT)
+        draft.values_json.pop(key, None)
+        if (text := fork.values_json.get(key)) is not None:
+            draft.values_json[key] = text

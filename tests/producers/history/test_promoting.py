@@ -1,0 +1,136 @@
+"""Merging a fork into its parent: what is taken, what is a conflict, and what the code does next. In memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from folding import refold
+from seekpoint.producers import Node, Process, agent
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import InvalidSetting, MergeConflict, OwnerAlive, ProcessFinished, Refused
+
+done: Counter[str] = Counter()
+
+
+async def written(node: Node, process_id: str, **values: Any) -> None:
+    """Write values to a process, or a message under the name ``said``."""
+    async with node.open(process_id) as process:
+        for key, value in values.items():
+            await (process.say("user", value) if key == "said" else process.update(key, value))
+
+
+async def test_what_only_the_fork_changed_is_taken_and_what_only_the_parent_changed_stays() -> None:
+    """One entry says so; the fork stays as it is."""
+    log = MemoryLog()
+    async with Node.in_memory(log) as node:
+        await written(node, "parent", a=1, b=1, c=1, said="hello")
+        async with node.fork("parent", "fork"):
+            pass
+        await written(node, "fork", a=2, new=[1], said="and so on")
+        await written(node, "parent", b=3)
+        fork = (await node.recover("fork")).state
+        plan = await node.promote("fork", dry_run=True)
+        assert (plan.taken, plan.kept, plan.conflicts) == (
+            ("context.a", "context.new", "conversation"), ("context.b",), ()
+        )  # fmt: skip
+        assert (await node.promote("fork", reason="better", actor="ann")).taken == plan.taken
+        state = (await node.recover("parent")).state
+        assert state.context == {"a": 2, "b": 3, "c": 1, "new": [1]}
+        assert [one.content for one in state.conversation] == ["hello", "and so on"]
+        assert (await node.recover("fork")).state.hash == fork.hash
+        [entry] = [one.entry async for one in node.entries("parent", kinds=["promoted"])]
+        assert isinstance(entry.body, b.Promoted)
+        assert (entry.actor, entry.body.fork_id, entry.body.fork_seq, entry.body.reason) == (
+            "ann", "fork", fork.seq, "better"
+        )  # fmt: skip
+        assert refold(log, "parent").hash == state.hash
+
+
+async def test_what_both_changed_is_a_conflict_until_somebody_says_who_wins() -> None:
+    async with Node.in_memory(MemoryLog()) as node:
+        await written(node, "parent", a=1, b=1, same=1)
+        async with node.fork("parent", "fork"):
+            pass
+        await written(node, "fork", a=2, b=2, same=2)
+        await written(node, "parent", a=3, b=3, same=2)
+        with pytest.raises(MergeConflict) as refused:
+            await node.promote("fork")
+        assert refused.value.parts == ["context.a", "context.b"]
+        assert (await node.recover("parent")).state.context == {"a": 3, "b": 3, "same": 2}
+        with pytest.raises(MergeConflict) as refused:
+            await node.promote("fork", prefer={"context.a": "fork"})
+        assert refused.value.parts == ["context.b"]
+        plan = await node.promote("fork", prefer={"context.a": "fork", "context.b": "parent"})
+        assert plan.resolved == {"context.a": "fork", "context.b": "parent"}
+        assert (await node.recover("parent")).state.context == {"a": 2, "b": 3, "same": 2}
+
+
+@agent("work")
+async def work(process: Process, order: int) -> str:
+    """Two steps; the second one is not made before the gate."""
+    await process.step("first", lambda: done.update(["first"]) or "one")
+    answer = await process.gate("go")
+    await process.update("answer", answer.outcome)
+    return await process.step("second", lambda: done.update(["second"]) or "two")
+
+
+async def test_the_parents_code_goes_on_from_what_the_fork_did() -> None:
+    """Its calls answer, so nothing is done twice: the law of the fork's content, with an agent."""
+    import asyncio
+
+    done.clear()
+    async with Node.in_memory(MemoryLog()) as node:
+        run = asyncio.ensure_future(node.run(work, "parent", 1))
+        async with asyncio.timeout(5):
+            while "go:1" not in (await node.recover("parent", missing_ok=True)).state.waits_for:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        async with node.fork("parent", "fork"):
+            pass
+        await node.approve("fork", "go")
+        assert await node.run(work, "fork") == "two"
+        await node.promote("fork")
+        assert await node.run(work, "parent") == "two"
+        assert done == {"first": 1, "second": 1}
+        assert (await node.recover("parent")).state.finished
+
+
+@settings(max_examples=40, deadline=None)
+@given(*[st.lists(st.tuples(st.sampled_from("abs"), st.integers(0, 2)), max_size=5)] * 2)
+async def test_without_a_conflict_the_parent_gets_the_forks_content(
+    before: list[tuple[str, int]], after: list[tuple[str, int]]
+) -> None:
+    """A law, for a parent that did nothing since."""
+    async with Node.in_memory(MemoryLog()) as node:
+        for process_id, writes in (("parent", before), ("fork", after)):
+            async with node.open("parent") if process_id == "parent" else node.fork("parent", "fork") as process:
+                await process.update("begun", value=True)
+                for key, value in writes:
+                    await (process.say("user", str(value)) if key == "s" else process.update(key, value))
+        await node.promote("fork")
+        states = [(await node.recover(one)).state for one in ("parent", "fork")]
+        assert states[0].content_hash == states[1].content_hash
+
+
+async def test_what_cannot_be_merged_is_refused() -> None:
+    async with Node.in_memory(log := MemoryLog()) as node, Node.in_memory(log, node_id="other") as other:
+        await written(node, "parent", a=1)
+        with pytest.raises(Refused, match="no fork"):
+            await node.promote("parent")
+        async with node.fork("parent", "fork"):
+            pass
+        with pytest.raises(InvalidSetting):
+            await node.promote("fork", prefer="mine")
+        async with other.open("parent") as process:
+            with pytest.raises(OwnerAlive):
+                await node.promote("fork")
+            await process.finish()
+        with pytest.raises(ProcessFinished):
+            await node.promote("fork")
