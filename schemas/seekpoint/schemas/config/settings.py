@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+
+from msgspec import StructMeta, field
+from msgspec.structs import force_setattr
 
 from seekpoint.schemas.config.client_options import REFUSED, ClientOptions, check_redis_url, typed_redis_options
 from seekpoint.schemas.config.secrets import longest_spelling, mask_url, scrub, scrub_value, url_secrets
@@ -17,6 +19,7 @@ from seekpoint.schemas.config.setting_sources import read_environment, read_file
 from seekpoint.schemas.config.setting_types import SETTING_TYPES
 from seekpoint.schemas.config.settings_file import check_redirection, find_settings_file
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +30,17 @@ TOPICS = ("journal", "checkpoints", "schemas", "nodes", "deadletters", "inbox", 
 """The topics of a journal. The name of each is ``NAME.`` and one of these."""
 
 
-def _options() -> Any:
-    return field(default_factory=dict)
+class _CheckedNames(StructMeta):
+    """Check the names that are given: the ``TypeError`` of msgspec for a misspelt one suggests no other."""
+
+    if not TYPE_CHECKING:  # a type checker knows the parameters by the fields
+
+        def __call__(cls, *no: Any, **given: Any) -> Settings:
+            _check_names(given)
+            return super().__call__(*no, **given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)  # msgspec would not call ``__new__``
-class Settings:
+class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames):
     """Where a journal is and how a node behaves: checked at construction, printed without secrets, picklable.
 
     ``Settings(...)`` takes keywords only; ``Settings.load()`` also reads the environment and ``seekpoint.toml``.
@@ -69,30 +77,23 @@ class Settings:
     effects: str = "real"
     tracing: str = "off"
     folds: tuple[str, ...] = ()
-    kafka: Mapping[str, str] = _options()
-    kafka_producer: Mapping[str, str] = _options()
-    kafka_consumer: Mapping[str, str] = _options()
-    kafka_admin: Mapping[str, str] = _options()
-    redis: Mapping[str, str] = _options()
-    topic: Mapping[str, str] = _options()
-
-    if not TYPE_CHECKING:
-
-        def __new__(cls, **given: Any) -> Settings:
-            # Runs before the generated __init__, whose TypeError for a misspelt name suggests no other one.
-            _check_names(given)
-            return object.__new__(cls)
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka_producer: Mapping[str, str] = field(default_factory=dict)
+    kafka_consumer: Mapping[str, str] = field(default_factory=dict)
+    kafka_admin: Mapping[str, str] = field(default_factory=dict)
+    redis: Mapping[str, str] = field(default_factory=dict)
+    topic: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, setting_type in SETTING_TYPES.items():
             setting_type.check(name, getattr(self, name))
-        object.__setattr__(self, "folds", tuple(self.folds))
+        force_setattr(self, "folds", tuple(self.folds))
         for group in REFUSED:
             given = getattr(self, group)
             if not isinstance(given, Mapping):
                 raise InvalidSetting(f"{group} must be a mapping of names to values", setting=group)
             checked = isinstance(given, ClientOptions) and given.group == group
-            object.__setattr__(self, group, given if checked else ClientOptions(group, given))
+            force_setattr(self, group, given if checked else ClientOptions(group, given))
         typed_redis_options(self.redis)
         check_redis_url(self.redis_url)
         if self.heartbeat_interval_s >= self.owner_timeout_s:
@@ -176,7 +177,7 @@ class Settings:
         return {**named, "bootstrap.servers": self.bootstrap_servers}
 
     def __repr__(self) -> str:
-        shown = {each.name: getattr(self, each.name) for each in fields(self)}
+        shown = {name: getattr(self, name) for name in self.__struct_fields__}
         if self.redis_url is not None:
             shown["redis_url"] = mask_url(self.redis_url)
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
