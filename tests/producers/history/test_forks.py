@@ -8,11 +8,13 @@ import pytest
 
 from cuts import bodies, entries_of
 from seekpoint.producers import Agent, Node, Process, VirtualClock, agent
+from seekpoint.producers.durable.replay.recorded_run import applied
 from seekpoint.producers.history.history_points import HistoryPoint
+from seekpoint.producers.history.inherited_calls import calls_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.errors import EffectRefused, InvalidSetting, LimitExceeded, Refused
+from seekpoint.schemas.errors import EffectRefused, InvalidSetting, JournalGap, LimitExceeded, Refused
 
 
 class Outside:
@@ -300,6 +302,30 @@ async def test_an_effect_that_only_observes_is_called_by_every_fork(log: MemoryL
         await begun(node, "q", at=seq_of(log, b.AgentStarted))
         seen.append(1)
         assert await node.run(run, "q") == 1
+
+
+async def test_the_calls_of_a_fork_are_shown_with_those_that_it_inherits(log: MemoryLog) -> None:
+    """With who began each, with the other answer; without a parent's entries, the fork's own are left."""
+    outside = Outside()
+    async with Node.in_memory(log) as node:
+        await finished(node, outside)
+        await begun(node, "q", answers={"choose:1": {"amount": 7}}, effects="live")
+        await node.run(outside.refunder(), "q")
+        await begun(node, "r", "q", at=HistoryPoint.after("pay:1"))
+
+    def read(process_id: str) -> list[Any]:
+        return list(applied(entries_of(log, process_id)))
+
+    def gone(process_id: str) -> list[Any]:
+        if process_id == "p":
+            raise JournalGap("trimmed")
+        return read(process_id)
+
+    found = [(one.key, one.facts.get("inherited_from")) for one in calls_of(read, "r")]
+    assert found == [("look:1", "p"), ("now:1", "p"), ("choose:1", "p"), ("pay:1", "q")]
+    choice = calls_of(read, "q")[2]
+    assert (choice.output, choice.facts["answered_by"]) == ({"amount": 7}, "q")
+    assert [one.key for one in calls_of(gone, "q")] == ["pay:1", "tell:1"]
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,11 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Type and message of the newest exception that left the process's code, cut to 200 characters."""
     spent: Mapping[str, str] | None = None
     """What its budget counted, by dimension, as decimal texts; None: it has no budget."""
+    parent_id: str | None = None
+    """The process that it was forked from; None: it is no fork."""
+    parent_seq: int | None = None
+    spawned_by: str | None = None
+    """The process that spawned it as a child; None: it is no child."""
     started_us: int = 0
     updated_us: int = 0
 
@@ -111,6 +116,9 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
         owed=0 if state.finished else len(state.obligations),
         error=None if failure is None else f"{failure.type}: {failure.message}"[:_ERROR_CHARS_MAX],
         spent=None if budget is None else budget.spent_texts(),
+        parent_id=state.lineage.parent_id,
+        parent_seq=state.lineage.parent_seq,
+        spawned_by=state.lineage.spawned_by,
         started_us=state.started_us,
         updated_us=state.updated_us,
     )

@@ -8,12 +8,12 @@ import typer
 
 from seekpoint.console.render.output import clean, counted, emit, emit_json, say
 from seekpoint.console.services.import_path import import_module_here
+from seekpoint.console.services.moment_options import answer_of, moment_of
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Reason
-from seekpoint.console.services.sender import parse_json, user_name, with_node
+from seekpoint.console.services.sender import user_name, with_node
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from seekpoint.producers.history.history_points import HistoryPoint
     from seekpoint.producers.history.rewinding import RewindPlan
 
 __all__ = ["rewind"]
@@ -56,8 +56,8 @@ def rewind(
 
     The next run goes on from there: a worker takes the process up by itself.
     """
-    to = _point(to_seq, to_time, before, turn)
-    answers = dict(_answer(one) for one in answer or ())
+    to = moment_of(to_seq=to_seq, to_time=to_time, before=before, turn=turn)
+    answers = dict(answer_of(one) for one in answer or ())
     for module in modules or ():
         import_module_here(module, "--module")
     settings, actor = target.require_kafka(), by or user_name("--by")
@@ -74,29 +74,6 @@ def rewind(
     for line in _lines(plan):
         emit(clean(line))
     say("nothing was written" if dry_run else f"rewound to seq {plan.to_seq}, as {actor}")
-
-
-def _point(to_seq: int | None, to_time: str | None, before: str | None, turn: int | None) -> HistoryPoint | None:
-    from seekpoint.console.services.time_option import parse_time
-    from seekpoint.producers.history.history_points import HistoryPoint
-
-    given = [one for one in (to_seq, to_time, before, turn) if one is not None]
-    if len(given) > 1:
-        raise typer.BadParameter("give one of --to-seq, --to-time, --before and --turn", param_hint="--to-seq")
-    if to_seq is not None:
-        return HistoryPoint.seq(to_seq)
-    if to_time is not None:
-        return HistoryPoint.time(parse_time(to_time, "--to-time"))
-    if before is not None:
-        return HistoryPoint.before(before)
-    return None if turn is None else HistoryPoint.turn(turn)
-
-
-def _answer(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise typer.BadParameter("an answer is KEY=JSON, such as approve:1='\"denied\"'", param_hint="--answer")
-    return key, parse_json(value, "--answer")
 
 
 def _facts(plan: RewindPlan) -> dict[str, Any]:

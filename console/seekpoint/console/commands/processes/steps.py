@@ -30,11 +30,11 @@ _SHOWN_CHARACTERS_MAX = 60
 def steps(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> None:
     """Show every call of a process's code, and what it cost.
 
-    Each row has input, output, attempts and time. Calls of earlier turns are included.
+    Each row has input, output, attempts and time. Calls of earlier turns are included, and those that a fork inherits.
     """
-    from seekpoint.producers.durable.replay.call_records import asked
+    from seekpoint.producers.history.inherited_calls import calls_of
 
-    found = asked(entries_of(target, process_id))
+    found = calls_of(lambda name: entries_of(target, name), process_id)
     if json:
         emit_json({"process_id": process_id, "calls": [one.to_dict() for one in found]})
     elif found:
@@ -49,7 +49,7 @@ def _row(call: CallRecord) -> list[object]:
     return [
         call.key,
         call.kind,
-        call.status,
+        f"{call.status}, inherited" if facts.get("inherited_from") else call.status,
         len(call.attempts),
         _span(facts["duration_us"]),
         "-" if cost is None else cost,

@@ -1,0 +1,129 @@
+"""``seekpoint fork``, ``steps`` and ``lineage`` on a real Kafka: what a fork does outside, and kill -9 on the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seekpoint.console.commands.processes.lineage import kin_of
+from seekpoint.consumers.view.process_summary import Summary
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from shells import Shell
+
+AGENT = """
+from seekpoint.producers import Effect, agent
+
+def tell(what):
+    with open("ledger.txt", "a") as file:
+        file.write(what + "\\n")
+    return what
+
+@agent("triage")
+async def triage(process, order):
+    choice = await process.decide("choose", lambda request: tell("pay"), {"order": order})
+    await process.effect(choice, tell, "did-" + choice, semantics=Effect.AT_MOST_ONCE)
+    return await process.step("close", tell, "closed-" + choice)
+"""
+
+KILLED = """
+import os, signal, sys
+from seekpoint.console.cli import main
+from seekpoint.producers.log_session import LogSession
+from seekpoint.schemas import bodies as b
+
+append, when = LogSession.append, sys.argv.pop(1)
+
+async def dies(self, body):
+    if isinstance(body, b.Forked) and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    acknowledged = await append(self, body)
+    if isinstance(body, b.Forked):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return acknowledged
+
+LogSession.append = dies
+sys.exit(main())
+"""
+
+
+@pytest.mark.cluster
+def test_a_fork_is_run_to_its_end_from_the_command_line(
+    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
+) -> None:
+    """Refused by default, answered by the record, live with another answer; the ledger says what ran."""
+    point_at(journal)
+    write_module("shop", AGENT)
+    code = ("--agent", "shop:triage")
+    assert shell("run", "p", *code, "--input", "4711").code == 0
+    told = ["pay", "did-pay", "closed-pay"]
+    plan = shell("fork", "p", "q", "--after", "choose:1", "--dry-run", "--json")
+    assert (plan.code, plan.json["later_effects"], plan.json["dry_run"]) == (0, ["pay:1"], True), plan.err
+    assert shell("state", "q").code == 1
+
+    assert shell("fork", "p", "q", "--after", "choose:1", "--reason", "what if").code == 0
+    refused = shell("run", "q", *code, "--resume")
+    assert (refused.code, "EffectRefused" in refused.err or "makes no effect" in refused.err) == (4, True), refused.err
+    assert shell("fork", "p", "r", "--before", "choose:1", "--permissive").code == 0
+    assert shell("run", "r", *code, "--resume").json == "closed-pay"
+    assert Path("ledger.txt").read_text().split() == told
+
+    other = ("--answer", 'choose:1="reject"', "--effects", "live")
+    assert shell("fork", "p", "s", *other).code == 0
+    assert shell("run", "s", *code, "--resume").json == "closed-reject"
+    assert Path("ledger.txt").read_text().split() == [*told, "did-reject", "closed-reject"]
+    calls = {one["key"]: one for one in shell("steps", "s", "--json").json["calls"]}
+    assert (calls["choose:1"]["inherited_from"], calls["choose:1"]["output"]) == ("p", "reject")
+    assert "inherited_from" not in calls["reject:1"]
+    assert "succeeded, inherited" in shell("steps", "s").out
+
+    assert shell("fork", "s", "t", "--after", "choose:1").code == 0
+    kin = shell("lineage", "s", "--json")
+    assert [one["process_id"] for one in kin.json["parents"]] == ["p"], kin.err
+    assert "t (fork at seq" in shell("lineage", "p").out
+    assert {one["process_id"] for one in shell("lineage", "p", "--json").json["descendants"]} == {*"qrst"}
+
+
+@pytest.mark.cluster
+def test_a_fork_that_dies_around_its_entry_is_whole_or_nothing(
+    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
+) -> None:
+    """Before it, the id is used up and has no content; behind it, the fork goes on. The parent does not notice."""
+    point_at(journal)
+    write_module("shop", AGENT)
+    assert shell("run", "p", "--agent", "shop:triage", "--input", "4711").code == 0
+    seq = shell("state", "p", "--json").json["seq"]
+    for when in ("before", "after"):
+        command = [sys.executable, "-c", KILLED, when, "fork", "p", when, "--permissive", "--after", "choose:1"]
+        assert subprocess.run(command, env=dict(os.environ), timeout=60, check=False).returncode == -9
+    assert shell("run", "before", "--agent", "shop:triage", "--resume").code == 4
+    assert shell("run", "after", "--agent", "shop:triage", "--resume", "--take-over").json == "closed-pay"
+    assert shell("state", "p", "--json").json["seq"] == seq
+    assert Path("ledger.txt").read_text().split() == ["pay", "did-pay", "closed-pay"]
+
+
+def summary(process_id: str, **origin: object) -> Summary:
+    """Return a summary with nothing but its origin."""
+    return Summary(process_id=process_id, lifecycle=Lifecycle.RUNNING, offset=0, **origin)  # type: ignore[arg-type]
+
+
+def test_kin_are_found_in_both_directions() -> None:
+    """Forks of forks, children of forks, the parents up to the first; a parent that is gone is named all the same."""
+    all_of_them = [
+        summary("a", parent_id="gone", parent_seq=2), summary("b", parent_id="a", parent_seq=7),
+        summary("c", parent_id="b", parent_seq=1), summary("d", spawned_by="b"), summary("else"),
+    ]  # fmt: skip
+    parents, below = kin_of("b", all_of_them)
+    assert [(one["process_id"], one["relation"], one["seq"]) for one in parents] == [
+        ("gone", "fork", 2),
+        ("a", "fork", 7),
+    ]
+    found = [(one["process_id"], one["relation"], one["of"], one["depth"]) for one in below]
+    assert found == [("c", "fork", "b", 1), ("d", "child", "b", 1)]
+    assert [one["depth"] for one in kin_of("gone", all_of_them)[1]] == [1, 2, 3, 3]
+    assert kin_of("else", all_of_them) == ([], [])
