@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from seekpoint.consumers import Recovery, Tier
+from seekpoint.consumers.recovery import base_finder
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog
@@ -43,14 +44,28 @@ def no_timer(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     return later
 
 
-async def test_a_node_that_starts_does_not_open_the_view_for_a_short_log(no_timer: list[Callable[[], None]]) -> None:
+async def test_a_node_that_starts_does_not_open_the_view_for_a_short_log(
+    no_timer: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Loading its modules and its client takes longer than reading the log; they are loaded a moment later."""
     opened: list[MemoryView] = []
+    monkeypatch.setattr(base_finder, "_CLIENT", "not loaded")
     recovery = await recovery_of(MemoryLog(), opened, is_starting=True)
     found = await recovery.recover("p")
     assert (found.report.tier, len(opened), len(no_timer)) == (Tier.SCAN, 0, 1)
     no_timer[0]()
     assert len(opened) == 1
+
+
+async def test_a_node_that_starts_uses_the_view_if_its_client_is_loaded(
+    no_timer: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it costs a round trip; and if Redis is away, the report says so."""
+    opened: list[MemoryView] = []
+    monkeypatch.setattr(base_finder, "_CLIENT", "sys")
+    recovery = await recovery_of(MemoryLog(), opened, is_starting=True)
+    await recovery.recover("p")
+    assert (len(opened), len(no_timer)) == (1, 0)
 
 
 async def test_a_recovery_that_is_not_in_a_hurry_opens_the_view() -> None:

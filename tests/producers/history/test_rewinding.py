@@ -265,3 +265,24 @@ async def test_what_cannot_be_rewound_is_refused_and_left_alone(log: MemoryLog) 
                 await node.rewind("p", **how)  # type: ignore[arg-type]
         with pytest.raises(InvalidSetting):
             await node.rewind("p", 1, mode="code_only", answers={"a:1": 1})
+
+
+async def test_an_effect_that_was_open_at_the_moment_has_the_outcome_that_it_got_since(log: MemoryLog) -> None:
+    """Also if its turn is over, so that the state has dropped it: a rewind into the middle of an effect is no doubt."""
+
+    @agent("turning")
+    async def turning(process: Process, given: None) -> None:
+        async for turn in process.turns():
+            await process.effect("pay", lambda: done.update(["paid"]) or "receipt")
+            if turn.number == 2:
+                await process.step("close", close)
+                break
+
+    async with Node.in_memory(log) as node:
+        await broken(node, turning)
+        [intended, *_] = [one.entry async for one in node.entries("p", kinds=["effect_intended"])]
+        assert intended.seq is not None
+        await node.rewind("p", intended.seq)
+        assert (await node.recover("p")).state.calls["1/pay:1"].status == "succeeded"
+        await node.run(turning, "p")
+        assert done["paid"] == 2  # once in each turn

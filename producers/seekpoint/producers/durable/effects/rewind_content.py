@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import orjson
 from msgspec.structs import replace
 
 from seekpoint.consumers.log_reading.scan import entry_of
@@ -16,7 +15,7 @@ from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.calls import UNDO, Call, call_row, is_compensated
+from seekpoint.schemas.state.calls import UNDO, Call, is_compensated
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader
@@ -30,18 +29,16 @@ def content_to_rewind_to(reader: LogReader, process_id: str, past: State, now: S
 
     Blocks. Raises ``JournalGap`` where the history in between was trimmed.
     """
-    content = past.content_json()
     if now.turn == past.turn:
-        return content  # the state still has all effects, and the fold keeps them
-    fields = orjson.loads(content)
+        return past.content_json()  # the state still has all effects, and the fold keeps them
     since = _effects_since(reader, process_id, past, now.offset + 1)
     undone = {key for key in since if is_compensated(key, {**now.calls, **since})}
-    since = {key: call for key, call in since.items() if key.removeprefix(UNDO) not in undone}
-    fields["calls"] = {
-        **{key: call_row(call) for key, call in since.items() if key not in now.calls},
-        **fields.get("calls", {}),
-    }
-    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()
+    draft = past.thaw()
+    for key, call in since.items():
+        if key not in now.calls and key.removeprefix(UNDO) not in undone:
+            place = past.calls.get(key)  # one that was open then has the outcome that it got since
+            draft.calls.put(key, call if place is None else replace(call, position=place.position))
+    return draft.freeze().content_json()
 
 
 def _effects_since(reader: LogReader, process_id: str, past: State, stop: int) -> dict[str, Call]:
