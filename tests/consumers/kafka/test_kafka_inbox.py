@@ -30,8 +30,8 @@ class FakeConsumer:
         self.answer = answer
         self.given: list[tuple[int, int]] = []
 
-    def subscribe(self, topics: list[str], **callbacks: object) -> None:
-        pass
+    def subscribe(self, topics: list[str], **callbacks: Any) -> None:
+        self.callbacks = callbacks
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[Any]:
         if isinstance(self.answer, KafkaError):
@@ -93,6 +93,7 @@ class PolledConsumer(FakeConsumer):
 
     def __init__(self) -> None:
         super().__init__([])
+        self.asked = 0
         denied = Message(b"", KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
         self.batch: list[Message] = [Message(b"one"), denied, Message(b"two")]
 
@@ -104,6 +105,7 @@ class PolledConsumer(FakeConsumer):
         return batch
 
     def assignment(self) -> list[TopicPartition]:
+        self.asked += 1
         return [TopicPartition("inbox", 1)]
 
 
@@ -116,6 +118,24 @@ def test_an_error_between_two_submissions_loses_neither(monkeypatch: pytest.Monk
     with pytest.raises(JournalUnavailable):
         inbox.poll(0.0)
     assert inbox.poll(0.0) == []
+
+
+def test_a_member_asks_for_its_assignment_when_that_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time wakes another thread of the client, which a quiet inbox need not pay five times a second."""
+    consumer = PolledConsumer()
+    consumer.batch = []
+    monkeypatch.setattr(kafka_inbox, "Consumer", lambda config: consumer)
+    inbox = KafkaInbox(Settings(), "workers")
+    revoked = consumer.callbacks["on_revoke"]
+    for change in (lambda: inbox._assign(consumer, []), lambda: revoked(consumer, [])):  # type: ignore[arg-type]
+        inbox.poll(0.0)
+        asked = consumer.asked
+        inbox.poll(0.0)
+        assert consumer.asked == asked
+        change()
+        inbox.poll(0.0)
+        assert consumer.asked == asked + 1
+    assert inbox.assigned == {1}
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 
 from seekpoint.consumers.kafka.kafka_settings import tail_config
 from seekpoint.producers import Node, Process, Worker, agent
+from seekpoint.producers.tail import tail_follower
 from seekpoint.producers.tail.tail_follower import Follower
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas.log.log_ports import Record
@@ -62,9 +63,30 @@ async def test_it_polls_less_often_while_nothing_comes(monkeypatch: pytest.Monke
         await until(lambda: len(tail.waits) > 3, follower)
         busy_s = tail.waits[0]
         await until(lambda: tail.waits[-1] > busy_s, follower)
-        assert tail.waits[-1] == (50 if is_steady else 10) * busy_s
+        assert tail.waits[-1] == (40 if is_steady else 10) * busy_s
         tail.batches = [TailBatch(0, (), _no_record, 1)]
         await until(lambda: tail.waits[-1] == busy_s, follower)
+    finally:
+        follower.close()
+
+
+async def test_it_polls_as_long_as_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers wait for any record, however long none comes. It pauses once nobody does."""
+    log, tail = MemoryLog(), TimedTail()
+    monkeypatch.setattr(log, "tail", lambda is_steady: tail)
+    follower = Follower(log, Settings(redis_url=None))
+    follower.start(asyncio.get_running_loop(), lambda generation, batch: None)
+    try:
+        follower.hold(True)
+        async with asyncio.timeout(30):
+            while follower.is_idle or not tail.waits:  # noqa: ASYNC110  # the thread gives no event
+                await asyncio.sleep(0.02)
+            while sum(tail.waits) < 4 * tail_follower._LINGER_S:
+                assert not follower.is_idle
+                await asyncio.sleep(0.02)
+            follower.hold(False)
+            while not follower.is_idle:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
     finally:
         follower.close()
 

@@ -17,6 +17,8 @@ from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
 from seekpoint.producers.node import runtime_of
 from seekpoint.producers.process import durable_side
+from seekpoint.producers.tail import tail_follower
+from seekpoint.producers.tail import tailer as tailer_module
 from seekpoint.schemas import Entry, MemoryLog, Settings, bodies, encode, new_id
 from seekpoint.schemas.errors import (
     Fenced,
@@ -28,6 +30,7 @@ from seekpoint.schemas.errors import (
     SeekpointError,
 )
 from seekpoint.schemas.log.log_ports import Batch
+from seekpoint.schemas.log.memory_log import MemoryTail
 
 
 @pytest.fixture
@@ -66,6 +69,38 @@ async def test_a_new_process_is_opened_without_a_read(log: MemoryLog, monkeypatc
         await process.update("a", 1)
         await process.release()
     assert refold(log, "new").lost_claims == 0
+
+
+async def test_who_begins_to_wait_ends_a_quiet_tick(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle node looks at its tails rarely. A silent tail is read directly all the same, a second after a call."""
+    monkeypatch.setattr(tailer_module, "_QUIET_TICK_S", 3600.0)
+    monkeypatch.setattr(MemoryTail, "_read_new", lambda tail: [])
+    async with Node.in_memory(log) as node:
+        tailer = runtime_of(node).tailer
+        await until(lambda: tailer._is_quiet, "it looks at its tails all the time")
+        tail = tailer.tail_from(0, 0)
+        log.append(0, b"p", b"no entry")
+        async with asyncio.timeout(30):
+            await tailer.wait_for(tail, 1)
+
+
+async def test_it_polls_while_a_caller_waits_for_any_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the moment on at which the caller begins to wait, until it ceases to."""
+    monkeypatch.setattr(tailer_module, "_QUIET_TICK_S", 3600.0)
+    async with Node.in_memory(MemoryLog(partitions=2)) as node:
+        tailer = runtime_of(node).tailer
+        tail, other = tailer.tail_from(0, 0), tailer.tail_from(1, 0)
+        await at_rest(node)
+        tailer.watch(tail, 1)
+        tailer.watch(other, 1)
+        await until(lambda: not tailer.is_idle, "nobody polls")
+        tailer.watch(other, -1)
+        ended_at = time.monotonic()
+        while time.monotonic() - ended_at < 3 * tail_follower._LINGER_S:
+            assert not tailer.is_idle
+            await asyncio.sleep(0.02)
+        tailer.watch(tail, -1)
+        await at_rest(node)
 
 
 async def test_what_came_since_the_proof_is_not_new(log: MemoryLog) -> None:

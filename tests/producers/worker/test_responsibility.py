@@ -20,7 +20,7 @@ from seekpoint.producers.worker.process_runs import ProcessRun
 from seekpoint.producers.worker.responsibility import Responsibility
 from seekpoint.producers.worker.run_queue import ReadyRun, RunQueue
 from seekpoint.schemas import MemoryLog, encode, new_id
-from seekpoint.schemas.errors import JournalUnavailable
+from seekpoint.schemas.errors import JournalUnavailable, LogTruncated, SeekpointError
 from seekpoint.schemas.log.log_ports import Watermarks
 from seekpoint.schemas.log.memory_log import MemoryTail
 from seekpoint.schemas.log.submissions import SubmissionRecord, submitted_entry
@@ -214,10 +214,8 @@ async def test_the_living_workers_share_the_partitions_of_a_dead_one() -> None:
         assert {watch.partition for watch in one.responsibility.watches} == {0}
 
 
-async def test_heartbeats_are_read_now_and_then_and_before_an_owner_is_believed_to_be_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A worker that only waits does not ask Redis and Kafka twice a second; a claim may be newer than what was read."""
+async def test_heartbeats_are_read_before_an_owner_is_believed_to_be_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim may be newer than what the node read last. A worker that only waits reads nothing for this."""
     log, reads = MemoryLog(partitions=1), list[float]()
     async with Node.in_memory(log, node_id="other") as other, duty(log) as one:
         heartbeater = runtime_of(one.node).heartbeater
@@ -230,15 +228,12 @@ async def test_heartbeats_are_read_now_and_then_and_before_an_owner_is_believed_
         monkeypatch.setattr(heartbeater, "look", noted)
         for _ in range(3):
             await one.responsibility.look_at_owners()
-        assert len(reads) == 1
+        assert reads == []
         await other.open("owned")  # the last read knows neither the node nor its claim
         await until(lambda: one.owned() == {"owned"})
         await one.responsibility.look_at_owners()
-        assert len(reads) == 2
+        assert len(reads) == 1
         assert one.owned() == {"owned"}
-        monkeypatch.setattr(responsibility, "_READ_S", 0.0)
-        await one.responsibility.look_at_owners()
-        assert len(reads) == 3
 
 
 async def test_a_moment_is_due_once_it_has_come_whatever_else_waits() -> None:
@@ -267,6 +262,39 @@ async def test_a_silent_tail_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch)
         assert watch.tail.position == 1
         assert list(watch.stale) == ["new"]
         assert one.responsibility.tail_lag == 0
+
+
+async def test_the_ends_of_all_partitions_are_asked_for_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka that does not answer is asked once, and a partition that is wrong does not hide the others."""
+    log, asked = MemoryLog(partitions=4), list[int]()
+    answers: list[SeekpointError] = [LogTruncated("shorter")]
+    async with duty(log, frozenset(range(4))) as one:
+
+        def watermarks(partition: int) -> Watermarks:
+            asked.append(partition)
+            if partition == 2 or isinstance(answers[0], JournalUnavailable):
+                raise answers[0]
+            return Watermarks(0, 10 + partition)
+
+        monkeypatch.setattr(MemoryTail, "_read_new", lambda tail: [])
+        monkeypatch.setattr(log, "watermarks", watermarks)
+        submissions = list[object]()
+        in_thread = runtime_of(one.node).in_thread
+
+        async def noted(call: Callable[[], object]) -> object:
+            submissions.append(call)
+            return await in_thread(call)
+
+        monkeypatch.setattr(runtime_of(one.node), "in_thread", noted)
+        monkeypatch.setattr(responsibility, "_TAIL_S", 0.01)
+        monkeypatch.setattr(runtime_of(one.node).tailer, "wait_for", lambda *_: asyncio.sleep(3600))
+        await one.responsibility.look_at_tails()
+        assert (sorted(asked), len(submissions)) == ([0, 1, 2, 3], 1)
+        assert one.responsibility.tail_lag == 10 + 11 + 13
+        answers[0] = JournalUnavailable("Kafka does not answer")
+        asked.clear()
+        await one.responsibility.look_at_tails()
+        assert len(asked) == 1
 
 
 async def test_a_partition_may_go_while_its_tail_is_looked_at() -> None:

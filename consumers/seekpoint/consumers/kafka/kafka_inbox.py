@@ -48,13 +48,15 @@ class KafkaInbox:
         """What the next poll raises."""
         self.is_joined = False
         self.assigned: frozenset[int] = frozenset()
+        self._is_moved = True
+        """Whether the assignment may have changed since it was asked for, which wakes another thread of the client."""
         with self._translating_errors():
             mine = {
                 "group.id": f"{settings.journal}.workers.{group}",
                 "partition.assignment.strategy": "cooperative-sticky",
             }
             self._consumer = Consumer(safe_config({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
-            self._consumer.subscribe([self._topic], on_assign=self._assign)
+            self._consumer.subscribe([self._topic], on_assign=self._assign, on_revoke=self._moved)
 
     def poll(self, timeout_s: float) -> list[Record]:
         """Return the next records of the assigned partitions. An error is raised after the records beside it."""
@@ -64,7 +66,9 @@ class KafkaInbox:
         with self._translating_errors():
             first = self._consumer.poll(timeout_s)
             messages = [] if first is None else [first, *self._consumer.consume(_BATCH, 0)]
-            self.assigned = frozenset(one.partition for one in self._consumer.assignment())
+            if self._is_moved:
+                self._is_moved = False
+                self.assigned = frozenset(one.partition for one in self._consumer.assignment())
         records = [self._record(message) for message in messages if self._is_record(message)]
         if self._error is not None and not records:
             return self.poll(0.0)
@@ -87,8 +91,12 @@ class KafkaInbox:
                     one.offset = OFFSET_BEGINNING
             partitions = committed
         consumer.incremental_assign(partitions)
-        self.is_joined = True
+        self.is_joined = self._is_moved = True
         _logger.info("assigned: %s", sorted(one.partition for one in partitions))
+
+    def _moved(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Note that partitions go, or are lost. The client takes them from the assignment after this call."""
+        self._is_moved = True
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()

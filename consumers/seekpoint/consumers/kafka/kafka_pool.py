@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ RANGE_READS, POINT_READS, END_READS = "ranges", "points", "ends"
 
 _POLL_S = 0.1
 _IDLE_CONSUMERS_MAX = 8
+_UNUSED_S = 30.0
+"""How long consumers that nobody uses are kept, but for one of each kind: the threads of each wake every second."""
 
 
 class PooledClient(Consumer):
@@ -33,6 +36,7 @@ class PooledClient(Consumer):
             super().__init__(safe_config(config))
         self.kind = kind
         self.topics: set[str] = set()
+        self.returned_at_s = 0.0
 
 
 class KafkaPool:
@@ -74,13 +78,23 @@ class KafkaPool:
     def _return(self, consumer: PooledClient) -> None:
         if consumer.kind != END_READS:
             consumer.unassign()  # an idle assignment keeps a fetch under way, and the next read would wait for it
+        consumer.returned_at_s = time.monotonic()
         with self._lock:
             idle = self._idle[consumer.kind]
             has_room = not self._closed and len(idle) < _IDLE_CONSUMERS_MAX
             if has_room:
                 idle.append(consumer)
-        if not has_room:
-            consumer.close()
+            unneeded = self._take_unused() if has_room else consumer
+        if unneeded is not None:
+            unneeded.close()
+
+    def _take_unused(self) -> PooledClient | None:
+        """Take out a consumer that was not used for a while, if there is one. The last one of a kind stays."""
+        since_s = time.monotonic() - _UNUSED_S
+        for idle in self._idle.values():
+            if len(idle) > 1 and idle[0].returned_at_s < since_s:  # the last one of the list is lent first
+                return idle.pop(0)
+        return None
 
     def admin(self) -> AdminClient:
         """Return the admin client."""

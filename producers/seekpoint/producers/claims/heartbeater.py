@@ -124,12 +124,15 @@ class Heartbeater:
         while True:
             await asyncio.sleep(self._interval_s / 2)
             try:
-                await self._run(self._store.mirror, self._heartbeat())
-                await self._run(self.liveness.observe)
+                await self._run(self._mirror_and_observe, self._heartbeat())
             except SeekpointError as exc:
                 logger.warning("the others' heartbeats are not seen: %s", exc)
             except Exception as exc:  # as above
                 logger.error("the others' heartbeats are not seen: %s", traceback_of(exc, self._settings))
+
+    def _mirror_and_observe(self, heartbeat: Heartbeat) -> None:
+        self._store.mirror(heartbeat)
+        self.liveness.observe()
 
     def _heartbeat(self) -> Heartbeat:
         identity, claims = self._identity, tuple(self._claims())

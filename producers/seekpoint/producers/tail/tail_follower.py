@@ -23,8 +23,11 @@ logger = logging.getLogger("seekpoint.producers")
 
 _POLL_S = 0.005
 """How long a poll waits: a partition that is begun meanwhile waits until it ends."""
-_QUIET_POLL_S, _STEADY_POLL_S = 0.05, 0.25
-"""How long a poll waits if nothing has come for ``_LINGER_S``: records end it, so only a new partition waits longer."""
+_QUIET_POLL_S, _STEADY_POLL_S = 0.05, 0.2
+"""How long a poll waits if nothing has come for ``_LINGER_S``: records end it, so only a new partition waits longer.
+
+The client wakes a longer poll every 0.2 s.
+"""
 _LINGER_S = 0.5
 """The thread stops polling when nobody has waited for so long: beginning again costs some milliseconds."""
 _UNTAKEN_MAX = 2
@@ -43,6 +46,7 @@ class Follower:
         """Partition -> (generation, position). Replaced as a whole, so that the thread never sees half of a change."""
         self._awake = threading.Event()
         self._woken_at = 0.0
+        self._is_held = False
         self._room = threading.Semaphore(_UNTAKEN_MAX)
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -75,6 +79,12 @@ class Follower:
         self._woken_at = time.monotonic()
         self._awake.set()
 
+    def hold(self, is_held: bool) -> None:
+        """Poll until this is called with False: callers wait for any record."""
+        self._is_held = is_held
+        if is_held:
+            self.wake()
+
     def close(self) -> None:
         """End the thread. Blocks for a moment; idempotent."""
         self._closed = True
@@ -91,7 +101,7 @@ class Follower:
         came_at = time.monotonic()
         try:
             while not self._closed:
-                if time.monotonic() - self._woken_at > _LINGER_S:
+                if self._may_pause():
                     self._pause(tail, following)
                     continue
                 self._adjust(tail, following)
@@ -107,12 +117,15 @@ class Follower:
         finally:
             tail.close()
 
+    def _may_pause(self) -> bool:
+        return not self._is_held and time.monotonic() - self._woken_at > _LINGER_S
+
     def _pause(self, tail: Tail, following: dict[int, tuple[int, int]]) -> None:
         """End the tail's fetches until the thread is woken."""
         for partition in following:
             tail.end(partition)
         self._awake.clear()
-        if time.monotonic() - self._woken_at > _LINGER_S and not self._closed:
+        if self._may_pause() and not self._closed:
             self.is_idle = True
             self._awake.wait()
             self.is_idle = False

@@ -33,7 +33,8 @@ logger = logging.getLogger("seekpoint.producers")
 
 T = TypeVar("T")
 
-_TICK_S = 0.25
+_TICK_S, _QUIET_TICK_S = 0.25, 1.0
+"""How often the tails are looked at: while a caller waits for an offset, and otherwise."""
 _SILENCE_S = 1.0
 """How long a tail may stand still while a caller waits, before the partition is read directly."""
 _RETRY_S = 0.05
@@ -57,6 +58,9 @@ class Tailer:
         self._ends: dict[int, asyncio.Task[int]] = {}
         """By partition: the request for its end that is under way."""
         self._checked_at = 0.0
+        self._is_quiet = False
+        self._asked = asyncio.Event()
+        """Ends a quiet tick: a caller waits for an offset."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
@@ -124,6 +128,8 @@ class Tailer:
         if not tail.target:
             tail.moved_at = self._now()
         self._follower.wake()
+        if self._is_quiet:
+            self._asked.set()
         if tail.broken:
             self._read_directly(tail)
         await tail.wait_for(position)
@@ -131,8 +137,7 @@ class Tailer:
     def watch(self, tail: PartitionTail, watchers: int) -> None:
         """Count one more (1) or one less (-1) caller that waits for any next record."""
         tail.watchers += watchers
-        if tail.watchers:
-            self._follower.wake()
+        self._follower.hold(any(one.watchers for one in self._tails.values()))
 
     async def is_absent(self, partition: int, key: bytes) -> bool:
         """Return whether there is proof that no process has this key by now; False where that is not known."""
@@ -302,7 +307,7 @@ class Tailer:
     # --- supervision
     async def _supervise(self) -> None:
         while True:
-            await asyncio.sleep(_TICK_S)
+            await self._tick()
             now = self._now()
             for tail in list(self._tails.values()):
                 self._inspect(tail, now)
@@ -310,9 +315,21 @@ class Tailer:
                 self._checked_at = now
                 self._spawn(self._check(), "seekpoint-check")
 
+    async def _tick(self) -> None:
+        """Wait until the next look: a second while nobody waits for an offset, as each look costs an idle node."""
+        self._asked.clear()
+        self._is_quiet = not self._is_awaited()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_QUIET_TICK_S if self._is_quiet else _TICK_S):
+                await self._asked.wait()
+        self._is_quiet = False
+
+    def _is_awaited(self) -> bool:
+        return any(tail.target for tail in self._tails.values())
+
     def _check_interval_s(self) -> float:
         """Check often while a caller waits for an offset, and now and then for the others."""
-        if any(tail.target for tail in self._tails.values()):
+        if self._is_awaited():
             return _CHECK_S
         return _IDLE_CHECK_S if self._tails else math.inf
 
@@ -321,7 +338,7 @@ class Tailer:
             self._read_directly(tail)
         elif tail.broken and tail.watchers and tail.partition not in self._direct_reads:
             self._check_broken(tail)
-        elif tail.watchers or tail.target:
+        elif tail.target:
             self._follower.wake()
         if not (tail.listeners or tail.followers or tail.target or tail.observer) and now - tail.moved_at > _FORGET_S:
             del self._tails[tail.partition]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from random import sample
 
 from seekpoint.consumers.heartbeats.liveness import LivenessVerdict
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
@@ -28,6 +29,7 @@ from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
+from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import State
 
@@ -37,7 +39,6 @@ logger = logging.getLogger("seekpoint.producers")
 
 _AGAIN_S = 1.0
 _ERROR_S = 5.0
-_READ_S = 2.0
 _ASSESS_AT_ONCE = 64
 _TAIL_S = 5.0
 """How long a tail may take to reach the end that its partition had."""
@@ -69,8 +70,6 @@ class Responsibility:
         self.assigned: frozenset[int] = frozenset()
         """The partitions that the group has assigned to this worker."""
         self._adopted: frozenset[int] = frozenset()
-        self._read_at_s = float("-inf")
-        """When the heartbeats of other nodes were last read."""
         self._child_ends = ChildEnds(runtime, self._end_of_child)
 
     @property
@@ -283,23 +282,25 @@ class Responsibility:
         A client may stop delivering without an error. A caller that waits makes the tailer read the partition directly.
         """
         watched = [(watch, self._tails[partition]) for partition, watch in self._watches.items()]
-        await asyncio.gather(*(self._look_at_tail(watch, health) for watch, health in watched))
+        followed = [watch.partition for watch, _ in watched if watch.tail is not None]
+        ends: Mapping[int, int] = await self._runtime.in_thread(partial(_ends_of, self._runtime.reader, followed))
+        looks = (self._look_at_tail(watch, health, ends.get(watch.partition)) for watch, health in watched)
+        await asyncio.gather(*looks)
 
-    async def _look_at_tail(self, watch: PartitionWatch, health: ProgressHealth) -> None:
-        runtime, tail = self._runtime, watch.tail
-        if tail is None:  # it is not loaded yet, which waits for Kafka
+    async def _look_at_tail(self, watch: PartitionWatch, health: ProgressHealth, end: int | None) -> None:
+        tail = watch.tail
+        if tail is None or end is None:  # it is not loaded yet, or Kafka does not answer: nothing can be said of it
             health.progress()
             return
         was = tail.position
         try:
-            high = (await runtime.in_thread(partial(runtime.reader.watermarks, watch.partition))).high
             async with asyncio.timeout(_TAIL_S):
-                await runtime.tailer.wait_for(tail, high)
+                await self._runtime.tailer.wait_for(tail, end)
         except TimeoutError:
-            health.observe(high - tail.position)
+            health.observe(end - tail.position)
             if tail.position > was:
                 health.progress()
-        except SeekpointError:  # Kafka does not answer, so that nothing can be said of the tail
+        except SeekpointError:
             health.progress()
         else:
             health.observe(0)
@@ -307,13 +308,10 @@ class Responsibility:
     async def look_at_owners(self) -> None:
         """Find owners that have died, and the partitions of workers that have. May wait for Redis or Kafka.
 
-        The death of a program on this host shows without them. What other hosts say is read every two seconds, and
-        before an owner is believed to be free: its claim may be newer than what was read.
+        The node reads the heartbeats of others now and then, and the death of a program on this host shows without
+        them. They are read here before an owner is believed to be free: its claim may be newer than what was read.
         """
-        now_s = self._runtime.clock.monotonic()
-        seems_free = any(self._is_free(owner) for watch in self._watches.values() for owner in watch.owned.values())
-        if seems_free or now_s - self._read_at_s >= _READ_S:
-            self._read_at_s = now_s
+        if any(self._is_free(owner) for watch in self._watches.values() for owner in watch.owned.values()):
             with suppress(SeekpointError):
                 await self._runtime.heartbeater.look()
         self.adopt_orphans()
@@ -370,6 +368,19 @@ class Responsibility:
             self._wake()
 
         asyncio.get_running_loop().call_later(seconds, later)
+
+
+def _ends_of(reader: LogReader, partitions: Sequence[int]) -> dict[int, int]:
+    """Return the ends of the partitions that answer. One call in one thread costs an idle worker less than one each."""
+    ends: dict[int, int] = {}
+    for partition in sample(partitions, len(partitions)):  # one that does not answer hides others only now and then
+        try:
+            ends[partition] = reader.watermarks(partition).high
+        except Retryable:
+            break  # the next one may take as long
+        except SeekpointError:
+            continue
+    return ends
 
 
 def _first(table: Mapping[str, int], count: int) -> Iterator[str]:

@@ -29,7 +29,8 @@ logger = logging.getLogger("seekpoint.producers")
 
 T = TypeVar("T")
 
-_POLL_S = 0.5
+_POLL_S = 0.2
+"""How long a poll waits for a record. A longer one would wake as often, and tell of a changed assignment later."""
 _QUIET_S = 1.0
 """How long the thread polls before it tells the event loop that nothing has come: each time costs the loop."""
 _AGAIN_S = 1.0

@@ -194,7 +194,7 @@ class Outbox:
     async def _watch_deadline(self) -> None:
         assert self._loop is not None
         while True:
-            await asyncio.sleep(min(1.0, self._settings.append_timeout_s / 4))
+            await asyncio.sleep(self._settings.append_timeout_s / 20)
             oldest = self._shipments[0].sent_at if self._shipments else self._loop.time()
             if self._loop.time() - oldest > self._settings.append_timeout_s:
                 self.retire(
