@@ -185,6 +185,8 @@ async def test_a_moment_before_a_fork_began_is_its_parents(log: MemoryLog) -> No
     async with Node.in_memory(log) as node:
         await finished(node, outside)
         await begun(node, "q", answers={"choose:1": {"amount": 7}}, effects="live")
+        not_yet = await node.plan_fork("q", at=HistoryPoint.before("choose:1"), permissive=True)
+        assert not_yet.later_effects == ()  # the parent paid after it was left
         assert await node.run(outside.refunder(), "q") == "paid 7"
         outside.looked.clear()
         ledger, before = list(outside.ledger), seq_of(log, b.DecisionStarted) - 1

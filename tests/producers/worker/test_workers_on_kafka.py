@@ -79,6 +79,7 @@ async def test_a_worker_that_the_group_gives_no_partition_has_joined(journal: Se
         workers = [await stack.enter_async_context(Worker([double], journal)) for _ in range(5)]
         await until(lambda: sorted(len(one.assigned) for one in workers) == [0, 1, 1, 1, 1])
         await until(lambda: all(one.progress().is_caught_up and one.progress().is_joined for one in workers))
+        assert all(one.progress().is_joined for one in workers)
 
 
 async def test_a_worker_that_leaves_hands_over_what_waits(journal: Settings) -> None:
