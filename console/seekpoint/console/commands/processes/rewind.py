@@ -27,6 +27,7 @@ def rewind(
         str | None, typer.Option("--to-time", metavar="TIME", help="Back to then: 2h ago, or 2026-11-22T17:00+00:00.")
     ] = None,
     before: Annotated[str | None, typer.Option("--before", metavar="KEY", help="Back to before this call.")] = None,
+    after: Annotated[str | None, typer.Option("--after", metavar="KEY", help="Back to the end of this call.")] = None,
     turn: Annotated[int | None, typer.Option("--turn", metavar="N", min=1, help="Back to a turn's end.")] = None,
     answer: Annotated[
         list[str] | None,
