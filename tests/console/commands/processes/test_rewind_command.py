@@ -96,7 +96,9 @@ def test_a_moment_that_is_not_there_is_refused(
     assert (refused.code, "seekpoint steps p" in refused.err) == (4, True)
     assert shell("rewind", "p", "--to-seq", "1", "--turn", "1").code == 2
     assert shell("rewind", "p", "--answer", "choose:1").code == 2
-    assert shell("rewind", "p", "--after", "choose:1", "--dry-run", "--json").json["effects"] == ["pay:1"]
+    ended = shell("rewind", "p", "--after", "choose:1", "--dry-run", "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json["effects"] == ["pay:1"]
     back = shell("rewind", "p", "--before", "choose:1", "--dry-run")
     assert (back.code, "forgets choose:1 (decision, succeeded)" in back.out) == (0, True), back.err
 

@@ -57,7 +57,7 @@ def rewind(
 
     The next run goes on from there: a worker takes the process up by itself.
     """
-    to = moment_of(to_seq=to_seq, to_time=to_time, before=before, turn=turn)
+    to = moment_of(to_seq=to_seq, to_time=to_time, before=before, after=after, turn=turn)
     answers = dict(answer_of(one) for one in answer or ())
     for module in modules or ():
         import_module_here(module, "--module")
