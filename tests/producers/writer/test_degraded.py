@@ -132,7 +132,7 @@ async def test_an_outage_in_the_middle_of_a_long_step_repeats_nothing_and_needs_
         log.refuse_appends()
         ran.append("work")
         await clock.sleep(40 * 60)
-        asyncio.get_running_loop().call_later(0.3, log.heal)  # behind the deadline: the appender is retired by then
+        asyncio.get_running_loop().call_later(1.5, log.heal)  # behind the deadline: the appender is retired by then
         return "done"
 
     @agent("worker")
