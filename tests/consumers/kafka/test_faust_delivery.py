@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -68,6 +69,40 @@ async def test_records_that_faust_passed_over_are_handled_first(
         await delivery._take(message(offset))
     assert handled == expected
     assert delivery.passed_over == 3 - max(low, 1)
+    await delivery.close()
+
+
+async def test_the_lag_counts_the_partitions_that_are_still_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ends of all are asked for in one thread. What went to another member meanwhile is not waited for here."""
+    delivery = delivery_of([])
+    assigned, calls = [[0, 1, 2], [0, 2, 3]], list[object]()
+    in_thread = delivery._in_thread
+
+    async def noted(call: Callable[..., Any], *arguments: Any) -> Any:
+        calls.append(call)
+        return await in_thread(call, *arguments)
+
+    monkeypatch.setattr(delivery._reader, "found_id", lambda kind: None, raising=False)
+    monkeypatch.setattr(delivery, "_in_thread", noted)
+    monkeypatch.setattr(delivery, "_app", SimpleNamespace(rebalancing=False))
+    monkeypatch.setattr(delivery, "_assigned", lambda: assigned.pop(0))
+    monkeypatch.setattr(delivery, "_committed", lambda partition: 1)
+    delivery._next[2] = 3
+    delivery.health.observe(0)
+    await delivery._measure_lag()
+    assert delivery.health.lag == (5 - 1) + (5 - 3)
+    assert len(calls) == 2
+    await delivery.close()
+
+
+async def test_it_ends_as_soon_as_it_is_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its looks at Faust, too."""
+    delivery, stop = delivery_of([]), asyncio.Event()
+    monkeypatch.setattr(faust_delivery, "_LOOK_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(delivery, "_app", SimpleNamespace(should_stop=False))
+    asyncio.get_running_loop().call_later(0.05, stop.set)
+    async with asyncio.timeout(30):
+        await delivery.run(stop)
     await delivery.close()
 
 

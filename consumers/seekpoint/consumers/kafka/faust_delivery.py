@@ -35,7 +35,7 @@ __all__ = ["FaustDelivery", "HandleRecord", "LeaderTimer"]
 HandleRecord = Callable[[Record], Awaitable[None]]
 """Handles one record. The record counts as handled once this returns, and its offset is committed then."""
 
-_LAG_INTERVAL_S = 1.0
+_LOOK_INTERVAL_S, _LAG_INTERVAL_S = 0.5, 2.0
 _RETRY_S = 1.0
 _STOP_TIMEOUT_S = 20.0
 _logger = logging.getLogger("seekpoint.consumers.kafka.faust_delivery")
@@ -114,7 +114,8 @@ class FaustDelivery:
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """Deliver until ``stop`` is set. Raises what ``handle`` raises, and ``JournalUnavailable`` if Faust ends."""
-        while not (stop is not None and stop.is_set()):
+        stop = asyncio.Event() if stop is None else stop
+        while not stop.is_set():
             if self._failure is not None:
                 raise self._failure
             await self._restart_if_stalled()
@@ -122,7 +123,9 @@ class FaustDelivery:
                 crash = self.app.crash_reason
                 reason = self.settings.scrub(str(crash or "it was stopped"))
                 raise JournalUnavailable(f"Faust ended: {reason}", journal=self.settings.journal) from crash
-            await asyncio.sleep(0.1)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_INTERVAL_S):
+                    await stop.wait()
 
     async def _restart_if_stalled(self) -> None:
         """Restart Faust if its client stopped without an error, unless the handler of a record takes long."""
@@ -245,13 +248,14 @@ class FaustDelivery:
             self._found_id = await self._in_thread(self._reader.found_id, self._topic_kind)
             if self.app.rebalancing or self.health.lag is None:
                 return  # the assignment is not known: if that lasts, the member is not well
-            assigned, lag = self._assigned(), 0
-            for partition in assigned:
-                marks = await self._in_thread(self._reader.marks_of, self._topic, partition)
-                lag += max(0, marks.high - self._next.get(partition, self._committed(partition)))
-            self.health.observe(lag)
+            ends = await self._in_thread(self._ends_of, self._assigned())
+            mine = [partition for partition in self._assigned() if partition in ends]  # some may have gone meanwhile
+            self.health.observe(sum(max(0, ends[one] - self._next.get(one, self._committed(one))) for one in mine))
         except SeekpointError as exc:
             _logger.warning("the lag cannot be measured: %s", exc)
+
+    def _ends_of(self, partitions: Iterable[int]) -> dict[int, int]:
+        return {partition: self._reader.marks_of(self._topic, partition).high for partition in partitions}
 
     async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(None, functools.partial(call, *arguments))
