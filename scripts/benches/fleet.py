@@ -117,12 +117,13 @@ async def main() -> int:
         settings = cluster.settings(journal="fleet", partitions=PARTITIONS, topic=FSYNC, linger_ms=LINGER_MS)
         await create_topics(settings)
         with workers(settings, WORKERS):
-            async with Client.connect(settings) as client, Node.connect(settings) as node:
+            async with Client.connect(settings) as client:
                 ours, theirs = [], []
                 for number in range(ROUNDS + 1):
                     progress(f"round {number}/{ROUNDS}")
                     ours.append(await submitted_rate(client, f"round-{number}"))
-                    theirs.append(await local_rate(node, f"local-{number}"))
+                    async with Node.connect(settings) as node:
+                        theirs.append(await local_rate(node, f"local-{number}"))
                 first = []
                 for number in range(SINGLE):
                     began = time.time()
