@@ -20,8 +20,8 @@ from waiting_kills import History, Waits, dead_in, read, replace_dead, told, wai
 __all__ = ["REACTIONS", "SWEEPS", "disturb_reactors"]
 
 REACTIONS, SWEEPS = "reactions", "sweeps"
-_POINTS = {REACTIONS: ("noticed", "reacted"), SWEEPS: ("sweeps", "swept")}
-_MEMBERS, _PATIENCE_S, _WAITS_S = 3, 90.0, 1.0
+_POINTS = {REACTIONS: ("heard", "reacted"), SWEEPS: ("sweeps", "swept")}
+_MEMBERS, _PATIENCE_S, _WAITS_S = 3, 90.0, 3.0
 _SUPPORT = Path(__file__).parent.parent
 
 

@@ -24,10 +24,10 @@ _client = Client.connect()
 _SWEEP_S = _MARGIN_S = 1.0
 
 
-@reactor("go-on", kinds=["finished"], where='process_id.startsWith("source-")')
+@reactor("go-on", kinds=["finished"], where='process_id.startsWith("source-") && !process_id.endsWith(".next")')
 async def go_on(reaction: Reaction) -> None:
     """Start a run after each source: under the same id at each call for the entry."""
-    die_at("noticed", reaction.process_id)
+    die_at("heard", reaction.process_id)
     tell("reacted", reaction.process_id)
     await _client.submit(timer, f"{reaction.process_id}.next", 0.05)
     die_at("reacted", reaction.process_id)

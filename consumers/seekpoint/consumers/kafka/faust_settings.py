@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["faust_config"]
 
 _RECORD_OVERHEAD_BYTES = 65_536
-_SESSION_MIN_S, _SESSION_MAX_S = 6.0, 10.0
-"""After ten seconds another member goes on for one that died: of reactors and sweeps 15 s are promised."""
-"""The brokers' minimum, unless ``group.min.session.timeout.ms`` is set."""
+_SESSION_S = 6.0
+"""The brokers' minimum, unless ``group.min.session.timeout.ms`` is set. Then another member goes on for one that died."""
 _REQUEST_TIMEOUT_S = 30.0
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -31,16 +30,15 @@ def faust_config(settings: Settings, limits: Limits) -> dict[str, Any]:
 
     With a ``node_id`` the worker is a static member of the group: after a restart it continues at once.
     """
-    session_s = min(max(_SESSION_MIN_S, settings.owner_timeout_s), _SESSION_MAX_S)
     config: dict[str, Any] = {
         "broker": [f"kafka://{server}" for server in _servers(settings.bootstrap_servers)],
         "store": "memory://",
         "web_enabled": False,
         "autodiscover": False,
         "processing_guarantee": "at_least_once",
-        "broker_session_timeout": session_s,
-        "broker_heartbeat_interval": min(settings.heartbeat_interval_s, session_s / 3),
-        "broker_request_timeout": max(_REQUEST_TIMEOUT_S, session_s + 1),
+        "broker_session_timeout": _SESSION_S,
+        "broker_heartbeat_interval": min(settings.heartbeat_interval_s, _SESSION_S / 3),
+        "broker_request_timeout": max(_REQUEST_TIMEOUT_S, _SESSION_S + 1),
         "broker_check_crcs": True,
         # A new group starts with the oldest request, because no member has answered it.
         "consumer_auto_offset_reset": "earliest",
