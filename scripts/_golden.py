@@ -93,7 +93,7 @@ def _history() -> list[Entry]:
     own = [*_content(), *_first_turn()]
     rewound = b.Rewound(len(own), _folded([*begun, *_owned(own)]).content_json())
     promoted = b.Promoted("child", 9, rewound.content, "it found the order")
-    own += [*_forgotten(), rewound, promoted, *_second_turn(), b.Received(_id(21))]
+    own += [*_forgotten(), rewound, b.ParentAnswered('["look:1"]'), promoted, *_second_turn(), b.Received(_id(21))]
     return [*begun, *_owned(own), *_disputed(len(own))]
 
 
@@ -108,6 +108,8 @@ def _content() -> list[b.Body]:
             permissive=True,
             answers='["ask:1"]',
             reason="try",
+            rerun_of="parent",
+            model="large",
         ),
         b.LifecycleChanged("starting"),
         b.ContextUpdatedMany({"price": '{"$decimal":"1.10"}', "gone": "1", "list": "[1,2]"}),

@@ -48,6 +48,8 @@ from seekpoint.schemas.wire.codec import Codec, encode
         b.Claim(0, CANARY, CANARY),
         b.Rewound(1, CONTENT),
         b.Forked(CANARY, 1, CONTENT),
+        b.Forked(CANARY, 1, CONTENT, rerun_of=CANARY, model=CANARY),
+        b.ParentAnswered(f'["{CANARY}"]'),
         b.Promoted(CANARY, 1, CONTENT, CANARY),
         b.Seeded(STATE_JSON),
         b.ContentBatch(False, {CANARY: "1", "n": f'"{CANARY}"'}, f'["{CANARY}"]', f'[["user","{CANARY}"]]'),

@@ -59,6 +59,8 @@ def wrote(draft: Draft, number: int) -> tuple[b.Body, ...]:
         b.ContextCleared(),
         b.ErrorRecorded("ValueError", "no"),
         b.Forked("parent", number, new_state().content_json()),
+        b.Forked("parent", number, new_state().content_json(), rerun_of="parent", model="large"),
+        b.ParentAnswered('["ask:1"]'),
         b.Diverged("a:1", 1, "input", '"d"', '"e"'),
     )
 

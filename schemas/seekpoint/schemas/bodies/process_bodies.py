@@ -280,7 +280,8 @@ class Forked(Body, frozen=True):
     """The start of a process with the content of another one, and as a run of that process's agent.
 
     The content may have other answers than the parent's, to the calls in ``answers``. ``permissive``: it has the
-    records of the parent's later calls too.
+    records of the parent's later calls too. ``rerun_of``: it runs that process again from its start, perhaps with
+    another ``input``, and its requests name ``model`` instead of their own model.
     """
 
     KIND = "forked"
@@ -296,6 +297,15 @@ class Forked(Body, frozen=True):
     permissive: bool = False
     answers: Json | None = None  # the keys, a list
     reason: str | None = None
+    rerun_of: str | None = None
+    model: str | None = None
+
+
+class ParentAnswered(Body, frozen=True):
+    """The calls of a fork's run that records of its parent answered, by their keys in the parent."""
+
+    KIND = "parent_answered"
+    keys: Json = "[]"
 
 
 class Promoted(Body, frozen=True):

@@ -177,6 +177,11 @@ def _rewind(draft: Draft, body: b.Rewound, limits: Limits) -> Misfit:
     return misfit
 
 
+def _no_change(draft: Draft, body: b.ParentAnswered, limits: Limits) -> Misfit:
+    """Change nothing: the entry is for those who read the history."""
+    return None
+
+
 def _promote(draft: Draft, body: b.Promoted, limits: Limits) -> Misfit:
     """Replace the content by one that was merged with a fork's. The process's own effects are kept, as in a rewind."""
     return _restore(draft, body.content, limits, _keep_effects)
@@ -185,6 +190,8 @@ def _promote(draft: Draft, body: b.Promoted, limits: Limits) -> Misfit:
 def _fork(draft: Draft, body: b.Forked, limits: Limits) -> Misfit:
     try:
         process_key(body.parent_id)
+        if body.rerun_of is not None:
+            process_key(body.rerun_of)
     except SeekpointError as exc:
         return "illegal_content", exc.message
     if body.effects not in EFFECT_POLICIES:
@@ -196,7 +203,7 @@ def _fork(draft: Draft, body: b.Forked, limits: Limits) -> Misfit:
     if misfit is None:
         draft.lineage = Lineage(
             body.parent_id, body.parent_seq, effects=body.effects, reason=body.reason and body.reason[:200],
-            seq_base=draft.lineage.seq_base,
+            rerun_of=body.rerun_of, model=body.model and body.model[:200], seq_base=draft.lineage.seq_base,
         )  # fmt: skip
     else:
         draft.agent = before
@@ -355,6 +362,7 @@ CONTENT_RULES: Mapping[type[b.Body], Rule] = {
     b.ErrorRecorded: _record_error,
     b.Rewound: _rewind,
     b.Forked: _fork,
+    b.ParentAnswered: _no_change,
     b.Promoted: _promote,
     b.ContentBatch: _batch,
 }

@@ -150,6 +150,10 @@ class Lineage(StateValue, frozen=True):
     process is no fork: it is called."""
     reason: Annotated[str | None, optional_text("reason")] = None
     """Why it was forked."""
+    rerun_of: Annotated[str | None, PROCESS_ID] = None
+    """The process that it runs again; None: it is no rerun."""
+    model: Annotated[str | None, optional_text("model")] = None
+    """The model that its requests name instead of their own; None: their own."""
     spawned_by: Annotated[str | None, PROCESS_ID] = None
     """The process that spawned it as a child."""
     seq_base: Count = 0

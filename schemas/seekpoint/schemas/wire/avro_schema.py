@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
 
-SCHEMA_FINGERPRINT = bytes.fromhex("3bb6e9e0113511d8")
+SCHEMA_FINGERPRINT = bytes.fromhex("0bc95dbeb79e2eb6")
 """The CRC-64-AVRO of the current schema's parsing canonical form, little-endian. A test compares it with fastavro's."""
 
 _NAMESPACE = "seekpoint"

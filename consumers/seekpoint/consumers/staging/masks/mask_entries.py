@@ -3,7 +3,7 @@
 context.KEY...                context_updated, context_updated_many, context_patched, context_deleted
 message.content, .parts...    message_said
 context..., message...        also inside rewound, forked, promoted and seeded, which carry a state: see mask_states
-key                           the key of a call, also each key in the list of calls_set_aside
+key                           the key of a call, also each key in the lists of calls_set_aside and parent_answered
 FIELD...                      any other field of any other kind: payload, result, reason, error, ...
 actor, correlation_id         of every entry
 process_id                    of every entry, and its Kafka key; always replaced as a whole, by a pseudonym
@@ -104,6 +104,7 @@ class EntryMasks:
         if isinstance(body, b.Forked):
             return {
                 "parent_id": self.process_id(body.parent_id),
+                "rerun_of": None if body.rerun_of is None else self.process_id(body.rerun_of),
                 "content": StateMasks(mask, self.process_id).content(body.content),
                 "answers": None if body.answers is None else _keys(mask, body.answers),
             }
@@ -114,7 +115,7 @@ class EntryMasks:
             return {"state": StateMasks(mask, self.process_id).state(body.state)}
         if isinstance(body, b.ContentBatch):
             return {"values": context_of(mask, body.values), **_batched(mask, body)}
-        if isinstance(body, b.CallsSetAside):
+        if isinstance(body, b.CallsSetAside | b.ParentAnswered):
             return {"keys": _keys(mask, body.keys)}
         if isinstance(body, b.AgentStarted | b.Submitted):
             return {"spawned_by": None if body.spawned_by is None else self.process_id(body.spawned_by)}
