@@ -304,6 +304,7 @@ class _Run(FrozenStruct, frozen=True):
 
     # --- the end
     async def _finish(self, text: b.Json) -> None:
+        self._note_parent_answers()
         await self.durable.end(b.Finished(text))
 
     async def _take_back(self, error: BaseException) -> None:
@@ -335,7 +336,14 @@ class _Run(FrozenStruct, frozen=True):
             return
         to = Lifecycle.AWAITING if isinstance(error, EffectUnknown) else Lifecycle.FAILED
         with suppress(SeekpointError):
+            self._note_parent_answers()
             process.send(b.LifecycleChanged(to, retry_at_us=retry_at_us if to is Lifecycle.FAILED else None))
+
+    def _note_parent_answers(self) -> None:
+        if self.durable.matcher.asked_aside:
+            from seekpoint.producers.durable.replay.parent_answers import note_parent_answers
+
+            note_parent_answers(self.durable)
 
     def _move_up(self) -> None:
         for step in _WAYS_UP.get(self.durable.ahead_lifecycle, ()):

@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.agent_run import RECORDED
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.writer.pending import Cause
 
 if TYPE_CHECKING:
+    from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.history.comparing import ProcessDiff
     from seekpoint.producers.history.forks import ForkPlan
     from seekpoint.producers.history.history_points import HistoryPoint
     from seekpoint.producers.history.promoting import PromotePlan
+    from seekpoint.producers.history.rerunning import Rerun
     from seekpoint.producers.history.rewinding import RewindPlan
 
 __all__ = ["HistoryCalls"]
@@ -142,6 +145,57 @@ class HistoryCalls:
         if dry_run:
             return await plan_promotion(self._runtime, request)
         return await promote(self._runtime, self._opener, request)
+
+    async def rerun(
+        self,
+        agent: Agent,
+        process_id: str,
+        rerun_id: str | None = None,
+        *,
+        input: Any = RECORDED,  # the name that users expect
+        model: str | None = None,
+        effects: str = "recorded",
+        timeout_s: float | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Rerun:
+        """Run a finished or failed process again as ``rerun_id``, here and now; return both runs side by side.
+
+        ``agent`` may be other code, ``input`` another input, and ``model`` replaces the model that the requests of
+        ``decide`` and ``wrap_model`` name. Records of the first run answer equal requests, so what did not change
+        costs nothing; other steps and decisions are made. No effect is made: an equal one is answered
+        (``effects="recorded"``), any other is refused, which ends the rerun as failed. Without ``rerun_id`` it is
+        ``PROCESS_ID~MODEL``, or ``PROCESS_ID~rerun``. Asked for again, a rerun that was interrupted goes on, and one
+        that has ended is only compared again. ``timeout_s`` limits how long it runs.
+
+        Raises ``UnknownProcess``, ``Refused`` for a process that has not ended and for an id in use,
+        ``InvalidSetting``, ``JournalGap``, ``LimitExceeded``, and what ``open`` raises. What the agent raises is in the
+        result.
+        """
+        from seekpoint.producers.history.rerunning import RerunRequest, rerun, rerun_id_of
+
+        request = RerunRequest(
+            process_id=process_id, rerun_id=rerun_id or rerun_id_of(process_id, model or "rerun"), agent=agent,
+            model=model, input=input, effects=effects, timeout_s=timeout_s, reason=reason, actor=actor,
+        )  # fmt: skip
+        return await rerun(self._runtime, self._opener, request, self.diff)
+
+    async def plan_rerun(
+        self,
+        agent: Agent,
+        process_id: str,
+        *,
+        input: Any = RECORDED,  # the name that users expect
+        model: str | None = None,
+        effects: str = "recorded",
+    ) -> ForkPlan:
+        """Return what such a rerun would begin with; nothing is written. Raises what ``rerun`` does about the first run."""
+        from seekpoint.producers.history.rerunning import RerunRequest, plan_rerun
+
+        request = RerunRequest(
+            process_id=process_id, rerun_id="", agent=agent, model=model, input=input, effects=effects
+        )  # fmt: skip
+        return await plan_rerun(self._runtime, request)
 
     async def diff(self, left: str, right: str) -> ProcessDiff:
         """Compare two processes, or two moments: ``"ID"`` is as of now, ``"ID@SEQ"`` after that seq. Reads histories.

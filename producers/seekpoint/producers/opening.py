@@ -296,7 +296,7 @@ class Opener:
             return ProcessFinished("the process is finished", process_id=process_id, seq=state.seq)
         if state.degraded is not None and not request.accept_degraded:
             return _degraded(process_id, state)
-        if request.inherit is not None and state.epoch > 0:
+        if request.inherit is not None and (state.seq > 0 or state.submission is not None):
             return Refused("a fork needs an id that was never used", process_id=process_id, hint="choose another id")
         if state.owner is None or request.take_over:
             return None

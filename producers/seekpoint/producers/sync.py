@@ -87,6 +87,8 @@ class SyncNode(_SyncMain):
         diff = blocking(_target.diff)
         plan_fork = blocking(_target.plan_fork)
         promote = blocking(_target.promote)
+        rerun = blocking(_target.rerun)
+        plan_rerun = blocking(_target.plan_rerun)
         run = blocking(_target.run)
         recover = blocking(_target.recover)
         entries = blocking(_target.entries)

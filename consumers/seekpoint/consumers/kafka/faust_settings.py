@@ -37,7 +37,7 @@ def faust_config(settings: Settings, limits: Limits) -> dict[str, Any]:
         "autodiscover": False,
         "processing_guarantee": "at_least_once",
         "broker_session_timeout": _SESSION_S,
-        "broker_heartbeat_interval": min(settings.heartbeat_interval_s, _SESSION_S / 3),
+        "broker_heartbeat_interval": min(settings.heartbeat_interval_s, _SESSION_S / 6),
         "broker_request_timeout": max(_REQUEST_TIMEOUT_S, _SESSION_S + 1),
         "broker_check_crcs": True,
         # A new group starts with the oldest request, because no member has answered it.

@@ -44,6 +44,8 @@ class DurableProcess:
     def __init__(self, session: Session, options: RunOptions) -> None:
         self.session = session
         self.options = options
+        self.model: str | None = None
+        """The model that the requests of this run name instead of their own; None: their own."""
         self.task = asyncio.current_task()
         """The task that opened it: its calls are those of the main code."""
         # Bound once: every call of a process uses several of them.
@@ -249,6 +251,7 @@ class DurableProcess:
         """Begin a run of an agent's code: its content writes are calls, and it reads the content as of that point."""
         self._matcher = self._new_matcher()
         live = self.written
+        self.model = live.lineage.model
         self._writes = Writes(self._matcher, live, self.limits, self.append, self.write_in_order)
         if self.options.detail is not Detail.FULL:
             self._buffer = self._new_buffer(live.start_frame)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.decisions.prompts import first_difference
 from seekpoint.producers.durable.replay.call_records import CallRecord, asked, total_cost
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
-from seekpoint.schemas.bodies import MessageSaid
+from seekpoint.producers.durable.replay.scopes import PARENTS
+from seekpoint.schemas.bodies import MessageSaid, ParentAnswered
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import load
@@ -108,7 +109,7 @@ class _Side:
     def __init__(self, history: Iterable[Logged], seq: int | None, limits: Limits) -> None:
         run = RecordedRun.of(_until(history, seq), limits, needs_agent=False)
         self.state: State = run.state
-        self.calls: Mapping[str, Call] = {key: call for key, call in run.records.items() if call.kind != "write"}
+        self.calls: Mapping[str, Call] = _calls_made(run)
         records = asked(run.entries)
         self.asked: Mapping[str, CallRecord] = {record.key: record for record in records}
         lifecycle = "finished" if run.result_json is not None else str(run.state.lifecycle)
@@ -117,6 +118,17 @@ class _Side:
             lifecycle=lifecycle, cost_usd=total_cost(records),
             duration_s=max(0, run.entries[-1].ts - run.entries[0].ts) / 1_000_000,
         )  # fmt: skip
+
+
+def _calls_made(run: RecordedRun) -> dict[str, Call]:
+    """Return the calls by key, with those that records of a parent answered: these under their key in the parent."""
+    answered = {key for one in run.entries if isinstance(one.body, ParentAnswered) for key in load(one.body.keys)}
+    found = {key: call for key, call in run.records.items() if call.kind != "write" and not key.startswith(PARENTS)}
+    for key in answered:
+        call = run.records.get(PARENTS + key)
+        if call is not None:
+            found[PARENTS + key if key in found else key] = call
+    return found
 
 
 def _until(history: Iterable[Logged], seq: int | None) -> Iterator[Logged]:

@@ -14,6 +14,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from seekpoint.consumers.log_reading.scan import entries_of
+from seekpoint.producers.durable.replay.scopes import PARENTS
 from seekpoint.producers.history.fork_origins import Origin, origin_of
 from seekpoint.producers.history.history_points import HistoryPoint
 from seekpoint.producers.history.later_calls import ended_after, put_later_calls
@@ -35,9 +36,20 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Fork", "ForkPlan", "ForkRequest", "fork_of", "forked_by"]
+__all__ = ["Fork", "ForkPlan", "ForkRequest", "RunAgain", "fork_of", "forked_by"]
 
 _EVERY_KIND = frozenset({"step", "decision", "sample", "timer", "gate", "child", "effect", "receive"})
+
+
+class RunAgain(FrozenStruct, frozen=True, kw_only=True):
+    """That the fork runs a process again from its start, and what is different."""
+
+    process_id: str
+    agent: str
+    version: str
+    definition: str
+    input_json: b.Json
+    model: str | None = None
 
 
 class ForkRequest(FrozenStruct, frozen=True, kw_only=True):
@@ -50,6 +62,8 @@ class ForkRequest(FrozenStruct, frozen=True, kw_only=True):
     """Other answers to calls of the parent, by key."""
     effects: str = "refused"
     permissive: bool = False
+    again: RunAgain | None = None
+    """Set for a rerun: it begins where the first run began."""
     reason: str | None = None
     actor: str | None = None
 
@@ -104,7 +118,7 @@ async def fork_of(runtime: NodeRuntime, request: ForkRequest, *, looks_ahead: bo
     """
     origin = await origin_of(runtime, request.parent_id, _point(request))
     past = origin.state
-    kinds = _EVERY_KIND if request.permissive else {"effect"} if request.effects == "recorded" else frozenset[str]()
+    kinds = _answering_kinds(request)
     later: dict[str, Call] = {}
     if kinds or looks_ahead:
         later = await runtime.in_thread(lambda: _later(runtime.reader, origin))
@@ -128,6 +142,14 @@ async def fork_of(runtime: NodeRuntime, request: ForkRequest, *, looks_ahead: bo
     return Fork(_body(request, origin, content, runtime), plan)
 
 
+def _answering_kinds(request: ForkRequest) -> frozenset[str]:
+    """Return the kinds of the parent's later calls that may answer the fork. A rerun may leave the effects out."""
+    effects = frozenset({"effect"})
+    if not request.permissive:
+        return effects if request.effects == "recorded" else frozenset()
+    return _EVERY_KIND - effects if request.again is not None and request.effects == "refused" else _EVERY_KIND
+
+
 def _body(request: ForkRequest, origin: Origin, content: State, runtime: NodeRuntime) -> b.Forked:
     past = origin.state
     forked = b.Forked(
@@ -135,6 +157,11 @@ def _body(request: ForkRequest, origin: Origin, content: State, runtime: NodeRun
         answers=dump([*request.answers], runtime.reader.limits) if request.answers else None,
         reason=None if request.reason is None else runtime.settings.scrub(request.reason),
     )  # fmt: skip
+    if (again := request.again) is not None:
+        return replace(
+            forked, agent=again.agent, version=again.version, definition=again.definition, input=again.input_json,
+            rerun_of=again.process_id, model=again.model,
+        )  # fmt: skip
     if (ran := past.agent) is None:
         return forked
     return replace(forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json)
@@ -142,6 +169,8 @@ def _body(request: ForkRequest, origin: Origin, content: State, runtime: NodeRun
 
 def _point(request: ForkRequest) -> HistoryPoint | None:
     """Return the moment to fork at; None: now. Without one, it is the end of the call that gets another answer."""
+    if request.again is not None:
+        return HistoryPoint.start()
     if request.at is not None:
         return HistoryPoint.of(request.at)
     if len(request.answers) > 1:
@@ -153,6 +182,7 @@ def _later(reader: LogReader, origin: Origin) -> dict[str, Call]:
     """Return the calls that ended after the moment, in the parent and in the forks that lead to it. Blocks."""
     found = ended_after(origin.state, _read(reader, origin.process_id, origin.state, origin.stop_seq), reader.limits)
     for way in origin.forks:
+        found |= {key.removeprefix(PARENTS): call for key, call in way.state.calls.items() if key.startswith(PARENTS)}
         found |= ended_after(way.state, _read(reader, way.process_id, way.state, way.stop_seq), reader.limits)
     return found
 

@@ -21,10 +21,10 @@ __all__ = ["HistoryPoint"]
 
 
 class HistoryPoint(FrozenStruct, frozen=True):
-    """A moment right after one entry of a process's owner. ``kind``: seq, time, before, after or turn."""
+    """A moment right after one entry of a process's owner. ``kind``: seq, time, before, after, turn or start."""
 
     kind: str
-    at: int | str | float | datetime
+    at: int | str | float | datetime = 0
 
     @classmethod
     def of(cls, given: HistoryPoint | int) -> HistoryPoint:
@@ -57,6 +57,11 @@ class HistoryPoint(FrozenStruct, frozen=True):
         """Return the moment after turn ``number`` ended."""
         return cls("turn", number)
 
+    @classmethod
+    def start(cls) -> HistoryPoint:
+        """Return the moment at which the agent had begun, and had made no call."""
+        return cls("start")
+
     def seq_in(self, entries: Iterable[Entry], process_id: str) -> int:
         """Return the seq of this moment. ``entries`` are the applied ones of the process, in log order.
 
@@ -77,6 +82,8 @@ class HistoryPoint(FrozenStruct, frozen=True):
                 found = newest if _begins(entry.body, self.at) else found
             elif self.kind == "after":
                 found = entry.seq if _ends(entry.body, self.at) else found
+            elif self.kind == "start":
+                found = found or (entry.seq if isinstance(entry.body, b.AgentStarted) else None)
             elif isinstance(entry.body, b.TurnEnded) and entry.body.number == self.at:
                 found = entry.seq
             newest = entry.seq
@@ -88,7 +95,7 @@ class HistoryPoint(FrozenStruct, frozen=True):
         return found
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.at}"
+        return self.kind if self.kind == "start" else f"{self.kind} {self.at}"
 
 
 _ONE_ENTRY = (b.Sampled, b.Received)

@@ -56,12 +56,16 @@ class DecisionCalls(DurableCalls):
         rules in force, by default the version of the agent. The budget admits ``estimate`` before the call:
         ``{"usd": "0.10", "tokens": 4000}``.
 
+        In a rerun on another model, a request that is an object with a ``model`` names that one.
+
         Without ``retry`` it is retried as a step is, and the budget is charged for each attempt.
 
         Raises the exception of ``call``, and ``BudgetExceeded``. Raises ``ReplayDivergence`` as ``step`` does; of kind
         ``prompt`` if the request differs from the recorded one.
         """
         process = self._durable
+        if process.model is not None:
+            request = _on_model(request, process.model)
         text = arguments_text((request,), {}, process.limits)
         digest = text_digest(name, text)
         try:
@@ -99,7 +103,7 @@ class DecisionCalls(DurableCalls):
     def wrap_model(self, call: Callable[..., Any], name: str = "model", **how: Any) -> Callable[..., Any]:
         """Return a function for a framework that owns the loop: each call of it is a decision.
 
-        The function takes options or one request. ``client = process.wrap_model(openai.chat.completions.create)``;
+        The function takes options or one request, whose ``model`` a rerun may replace. ``client = process.wrap_model(openai.chat.completions.create)``;
         ``how`` are options of ``decide``.
         """
 
@@ -108,7 +112,12 @@ class DecisionCalls(DurableCalls):
             if len(arguments) == 1 and not options:
                 return await self.decide(name, call, arguments[0], **how)
             request = {**({"arguments": list(arguments)} if arguments else {}), **options}
-            return await self.decide(name, lambda _: call(*arguments, **options), request, **how)
+
+            def called(asked: Mapping[str, Any]) -> Any:
+                """Call with the options of the request: a rerun may name another model in it."""
+                return call(*arguments, **{option: asked[option] for option in options})
+
+            return await self.decide(name, called, request, **how)
 
         return decide
 
@@ -151,3 +160,8 @@ class DecisionCalls(DurableCalls):
         process = self._durable
         began = process.written.agent or process.options.agent  # the first entry may not be acknowledged yet
         return began is None or began.version == version
+
+
+def _on_model(request: Any, model: str) -> Any:
+    """Return the request for another model; a request that names none as it is."""
+    return {**request, "model": model} if isinstance(request, Mapping) and "model" in request else request

@@ -71,6 +71,8 @@ class HistoryMatcher(ScopeTracker):
         self._read: set[str] = set()
         self._ended: set[str] = set()
         self._aside = {key for key, call in records.items() if call.position == 0}
+        self.noted = set[str]()
+        """The records at no position whose answers are noted in the journal."""
         self._left = len(records) - len(self._aside)
         self.order = CompletionOrder(records if strict else {}, self._read)
         """Decides when recorded answers are released."""
@@ -338,6 +340,11 @@ class HistoryMatcher(ScopeTracker):
     def asked_keys(self) -> Collection[str]:
         """The keys of the recorded calls that this run has made."""
         return self._read
+
+    @property
+    def asked_aside(self) -> set[str]:
+        """The keys of the records at no position that have answered a call of this run."""
+        return self._read & self._aside if self._aside else self._aside
 
     @property
     def is_replaying(self) -> bool:

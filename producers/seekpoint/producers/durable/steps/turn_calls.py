@@ -6,6 +6,7 @@ import asyncio
 
 from seekpoint.producers.durable.call_results import Turn
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
+from seekpoint.producers.durable.replay.parent_answers import note_parent_answers
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 
@@ -65,4 +66,6 @@ class Turns:
         await process.check_read(f"{self._number}/")
         if self._ending is not None:
             await self._ending
+        if process.matcher.asked_aside:
+            note_parent_answers(process)
         self._ending = process.sent(b.TurnEnded(self._number))

@@ -1,0 +1,215 @@
+"""Run a process that has ended again, as a new one: with other code, on another model or with another input.
+
+    fork at the start + records of all calls of the first run  -> the agent's code -> comparison with the first run
+
+The first run's records answer equal requests, so what did not change costs nothing; no effect is made. The model that
+the requests name is the only thing in them that a rerun changes by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.agent_run import RECORDED, run_agent
+from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
+from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
+from seekpoint.producers.history.comparing import ProcessDiff
+from seekpoint.producers.history.forks import ForkPlan, ForkRequest, RunAgain, fork_of, forked_by
+from seekpoint.producers.opening import Opener, OpenRequest
+from seekpoint.producers.writer.pending import Cause
+from seekpoint.schemas.errors import HandleLost, InvalidSetting, Refused, Retryable
+from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.values.json_values import dump, load
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from seekpoint.producers.node_runtime import NodeRuntime
+    from seekpoint.schemas.state.process_state import State
+
+__all__ = ["Rerun", "RerunRequest", "plan_rerun", "rerun", "rerun_id_of"]
+
+_LABEL = "~"
+"""Stands between the id of a process and the label of its rerun."""
+
+
+class RerunRequest(FrozenStruct, frozen=True, kw_only=True):
+    """What to run again, and what is different. Raises ``InvalidSetting``."""
+
+    process_id: str
+    rerun_id: str
+    agent: Agent
+    model: str | None = None
+    input: Any = RECORDED
+    effects: str = "recorded"
+    timeout_s: float | None = None
+    reason: str | None = None
+    actor: str | None = None
+
+    def __post_init__(self) -> None:
+        check_is_agent(self.agent)
+        if self.effects not in ("recorded", "refused"):
+            raise InvalidSetting(
+                "a rerun makes no effects", found=repr(self.effects)[:80], known=["recorded", "refused"]
+            )
+
+
+class Rerun(FrozenStruct, frozen=True, kw_only=True):
+    """A rerun beside the run that it repeats."""
+
+    process_id: str
+    """The process that was run again."""
+    rerun_id: str
+    agent: str
+    model: str | None
+    """The model that the requests named; None: their own."""
+    status: str
+    """``finished``, ``failed``, or the lifecycle in which the rerun was left."""
+    result: Any
+    """None if it has none."""
+    error: str | None
+    """Why it failed, or that it took too long."""
+    first_status: str
+    first_result: Any
+    first_error: str | None
+    difference: ProcessDiff
+    """Left: the first run. It has the cost of both: a call that a record answered cost nothing."""
+
+    @property
+    def is_same_outcome(self) -> bool:
+        """Whether both ended alike: the same status and the same result."""
+        return (self.status, self.result) == (self.first_status, self.first_result)
+
+
+def rerun_id_of(process_id: str, label: str) -> str:
+    """Return the id of the rerun of a process under a label, which is always the same.
+
+    >>> rerun_id_of("case-17", "large-2026")
+    'case-17~large-2026'
+    """
+    return f"{process_id}{_LABEL}{label}"
+
+
+async def plan_rerun(runtime: NodeRuntime, request: RerunRequest) -> ForkPlan:
+    """Return what the rerun would begin with; nothing is written."""
+    first = await _first_run(runtime, request)
+    return (await fork_of(runtime, _fork_request(runtime, request, first), looks_ahead=True)).plan
+
+
+async def rerun(
+    runtime: NodeRuntime, opener: Opener, request: RerunRequest, diff: Callable[[str, str], Awaitable[ProcessDiff]]
+) -> Rerun:
+    """Run the process again to its end, or go on with a rerun that was interrupted; return the comparison.
+
+    A rerun that has ended is not begun again. What the agent raises is in the result; an error of the journal is raised.
+    """
+    first = await _first_run(runtime, request)
+    known = (await runtime.recovery.recover(request.rerun_id, missing_ok=True)).state
+    fork = _fork_request(runtime, request, first)
+    error = None
+    if known.seq > 0:
+        _check_same(request, known, fork)
+    if not _is_over(known):
+        error = await _run(runtime, opener, request, fork if known.seq == 0 else None)
+    state = (await runtime.recovery.recover(request.rerun_id, must_be_current=True)).state
+    return Rerun(
+        process_id=request.process_id, rerun_id=request.rerun_id, agent=request.agent.name, model=request.model,
+        status=_status(state), result=_result(state), error=_error(state) or error, first_status=_status(first),
+        first_result=_result(first), first_error=_error(first),
+        difference=await diff(request.process_id, request.rerun_id),
+    )  # fmt: skip
+
+
+async def _first_run(runtime: NodeRuntime, request: RerunRequest) -> State:
+    state = (await runtime.recovery.recover(request.process_id, must_be_current=True)).state
+    if state.agent is None:
+        raise Refused("no agent ran as the process: there is nothing to run again", process_id=request.process_id)
+    if not _is_over(state):
+        raise Refused(
+            "the run has not ended", process_id=request.process_id, lifecycle=str(state.lifecycle),
+            hint="wait for its end, or fork it",
+        )  # fmt: skip
+    return state
+
+
+def _is_over(state: State) -> bool:
+    return state.finished or state.lifecycle is Lifecycle.FAILED
+
+
+def _fork_request(runtime: NodeRuntime, request: RerunRequest, first: State) -> ForkRequest:
+    assert first.agent is not None
+    given = request.input
+    again = RunAgain(
+        process_id=request.process_id, agent=request.agent.name, version=request.agent.version,
+        definition=request.agent.definition, model=request.model,
+        input_json=first.agent.input_json if given is RECORDED else dump(given, runtime.reader.limits),
+    )  # fmt: skip
+    return ForkRequest(
+        parent_id=request.process_id, effects=request.effects, permissive=True, again=again, reason=request.reason,
+        actor=request.actor,
+    )  # fmt: skip
+
+
+def _check_same(request: RerunRequest, known: State, fork: ForkRequest) -> None:
+    """Raise ``Refused`` if the id belongs to something else than this rerun."""
+    again, lineage, agent = fork.again, known.lineage, known.agent
+    assert again is not None
+    found = (lineage.rerun_of, lineage.model, lineage.effects, agent and agent.name, agent and agent.input_json)
+    if found != (request.process_id, request.model, request.effects, again.agent, again.input_json):
+        raise Refused(
+            "the id belongs to another process, or to a rerun with another agent, model, input or effects",
+            process_id=request.rerun_id, rerun_of=lineage.rerun_of, hint="choose another id",
+        )  # fmt: skip
+
+
+async def _run(
+    runtime: NodeRuntime, opener: Opener, request: RerunRequest, fork: ForkRequest | None
+) -> str | None:
+    """Begin or resume the rerun, and run its code to the end; return the error of a run that took too long."""
+    settings = runtime.settings
+    opening = opener.opening(
+        OpenRequest(
+            process_id=request.rerun_id, cause=Cause(actor=request.actor),
+            wait_s=settings.owner_timeout_s + 2 * settings.heartbeat_interval_s + 1,
+            inherit=None if fork is None else partial(forked_by, runtime, fork),
+            options=conduct_of(request.agent, ReplayMode.STRICT, Detail.FULL),
+        )
+    )  # fmt: skip
+    timer = asyncio.timeout(request.timeout_s)
+    try:
+        async with timer:
+            await run_agent(runtime, opening, request.rerun_id, request.agent, RECORDED)
+    except (HandleLost, Retryable):
+        raise
+    except TimeoutError as exc:
+        if timer.expired():
+            return f"it did not end in {request.timeout_s:g} s"
+        return await _failure(runtime, request, exc)
+    except Exception as exc:
+        return await _failure(runtime, request, exc)
+    return None
+
+
+async def _failure(runtime: NodeRuntime, request: RerunRequest, error: Exception) -> str:
+    """Return the agent's error as a text; raise an error that did not end the run."""
+    state = (await runtime.recovery.recover(request.rerun_id, must_be_current=True)).state
+    if state.seq == 0 or state.lifecycle not in (Lifecycle.FAILED, Lifecycle.AWAITING):
+        raise error
+    return f"{type(error).__name__}: {error}"
+
+
+def _status(state: State) -> str:
+    return "finished" if state.finished else str(state.lifecycle)
+
+
+def _result(state: State) -> Any:
+    return None if state.result_json is None else load(state.result_json)
+
+
+def _error(state: State) -> str | None:
+    if state.finished or state.failure is None:
+        return None
+    return f"{state.failure.type.rpartition('.')[2]}: {state.failure.message}"
