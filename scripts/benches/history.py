@@ -72,7 +72,9 @@ async def measure(table: Table, node: Node, length: int) -> None:
 
     opened = await times(new, OFTEN)
     taken = await times(fork, OFTEN)
-    row(table, "fork as of now", length, taken, opening_p50_ms=p50(opened), times_raw=times_raw(p50(taken), p50(opened)))
+    row(
+        table, "fork as of now", length, taken, opening_p50_ms=p50(opened), times_raw=times_raw(p50(taken), p50(opened))
+    )
     table.at_most(f"fork of {length} entries, p50 ms", bar=FORK_BAR_MS, value=p50(taken))
     row(table, "rewind a fork to its first entry", length, await times(rewind, OFTEN))
     row(table, "fork at the middle", length, await times(past_fork, SELDOM, 1))

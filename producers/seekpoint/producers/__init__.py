@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from seekpoint.producers.health.serve_health import HealthServer, serve_health
     from seekpoint.producers.history.comparing import ComparedCall, ProcessDiff
     from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.many_reruns import ScoredRerun
     from seekpoint.producers.history.promoting import PromotePlan
+    from seekpoint.producers.history.rerunning import Rerun
     from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.schedule_table import ScheduleStatus
@@ -76,9 +78,11 @@ else:  # loaded at first use
             "Rate": "seekpoint.producers.durable.steps.rates",
             "Reconciled": "seekpoint.producers.durable.effects.connectors",
             "ReplayCheck": "seekpoint.producers.replay_checking",
+            "Rerun": "seekpoint.producers.history.rerunning",
             "RewindPlan": "seekpoint.producers.history.rewinding",
             "RunStatus": "seekpoint.producers.client",
             "ScheduleStatus": "seekpoint.producers.schedule_table",
+            "ScoredRerun": "seekpoint.producers.history.many_reruns",
             "Shared": "seekpoint.producers.shared_client",
             "SubmittedRun": "seekpoint.producers.client",
             "SyncClient": "seekpoint.producers.sync",
@@ -126,10 +130,12 @@ __all__ = [
     "Reconciled",
     "ReplayCheck",
     "ReplayMode",
+    "Rerun",
     "Retry",
     "RewindPlan",
     "RunStatus",
     "ScheduleStatus",
+    "ScoredRerun",
     "Shared",
     "Step",
     "SubmittedRun",

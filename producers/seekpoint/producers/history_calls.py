@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.writer.pending import Cause
 
 if TYPE_CHECKING:
-    from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.history.comparing import ProcessDiff
     from seekpoint.producers.history.forks import ForkPlan
     from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.many_reruns import ScoredRerun
     from seekpoint.producers.history.promoting import PromotePlan
     from seekpoint.producers.history.rerunning import Rerun
     from seekpoint.producers.history.rewinding import RewindPlan
@@ -179,6 +181,48 @@ class HistoryCalls:
             model=model, input=input, effects=effects, timeout_s=timeout_s, reason=reason, actor=actor,
         )  # fmt: skip
         return await rerun(self._runtime, self._opener, request, self.diff)
+
+    async def rerun_many(
+        self,
+        agent: Agent,
+        process_ids: Iterable[str],
+        *,
+        label: str | None = None,
+        model: str | None = None,
+        effects: str = "recorded",
+        score: Callable[[Rerun], Any] | None = None,
+        concurrency: int = 8,
+        budget_usd: Decimal | str | None = None,
+        timeout_s: float | None = 300.0,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> AsyncIterator[ScoredRerun]:
+        """Run many processes again as ``rerun`` does; yield each with its score once it has ended, in no order.
+
+        ``score(rerun)`` returns a number, or an awaitable of one. The id of a rerun is ``PROCESS_ID~LABEL``; the label
+        is the model, or ``rerun``. The same call made again goes on where a crash interrupted it, and runs nothing
+        twice. ``budget_usd``: no rerun begins once the reruns have cost that; it needs the node's ``prices``. A process
+        that cannot be run again is yielded with the reason.
+
+        Raises ``InvalidSetting``, and ``Retryable`` and ``HandleLost`` errors of the journal.
+        """
+        from seekpoint.producers.history.many_reruns import RerunLimits, rerun_many
+        from seekpoint.producers.history.rerunning import rerun_id_of
+        from seekpoint.schemas.errors import InvalidSetting
+
+        limits = RerunLimits.of(concurrency, budget_usd)
+        if limits.budget_usd is not None and self._runtime.prices is None:
+            raise InvalidSetting("without prices nobody knows what a rerun costs", setting="prices", hint="give prices")
+        name = label or model or "rerun"
+
+        def again(process_id: str) -> Coroutine[Any, Any, Rerun]:
+            return self.rerun(
+                agent, process_id, rerun_id_of(process_id, name), model=model, effects=effects, timeout_s=timeout_s,
+                reason=reason, actor=actor,
+            )  # fmt: skip
+
+        async for one in rerun_many(again, process_ids, limits, score):
+            yield one
 
     async def plan_rerun(
         self,

@@ -72,6 +72,8 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     parent_id: str | None = None
     """The process that it was forked from; None: it is no fork."""
     parent_seq: int | None = None
+    rerun_of: str | None = None
+    """The process that it runs again; None: it is no rerun."""
     spawned_by: str | None = None
     """The process that spawned it as a child; None: it is no child."""
     started_us: int = 0
@@ -118,6 +120,7 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
         spent=None if budget is None else budget.spent_texts(),
         parent_id=state.lineage.parent_id,
         parent_seq=state.lineage.parent_seq,
+        rerun_of=state.lineage.rerun_of,
         spawned_by=state.lineage.spawned_by,
         started_us=state.started_us,
         updated_us=state.updated_us,

@@ -165,9 +165,7 @@ def _check_same(request: RerunRequest, known: State, fork: ForkRequest) -> None:
         )  # fmt: skip
 
 
-async def _run(
-    runtime: NodeRuntime, opener: Opener, request: RerunRequest, fork: ForkRequest | None
-) -> str | None:
+async def _run(runtime: NodeRuntime, opener: Opener, request: RerunRequest, fork: ForkRequest | None) -> str | None:
     """Begin or resume the rerun, and run its code to the end; return the error of a run that took too long."""
     settings = runtime.settings
     opening = opener.opening(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.output import clean, counted, emit, emit_json, say
+from seekpoint.console.render.fork_plans import plan_lines
+from seekpoint.console.render.output import clean, emit, emit_json, say
 from seekpoint.console.services.moment_options import answer_of, moment_of
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Reason
 from seekpoint.console.services.sender import user_name, with_node
@@ -62,7 +63,7 @@ def fork(
     if json:
         emit_json({"process_id": new_id, **_facts(plan), "dry_run": dry_run})
         return
-    for line in _lines(plan, new_id):
+    for line in plan_lines(plan, new_id):
         emit(clean(line))
     say("nothing was written" if dry_run else f"forked as {actor}")
 
@@ -90,18 +91,3 @@ def _facts(plan: ForkPlan) -> dict[str, Any]:
 
     facts: dict[str, Any] = to_builtins(plan)
     return facts
-
-
-def _lines(plan: ForkPlan, new_id: str) -> list[str]:
-    """Return the plan as lines of text."""
-    runs = "no agent" if plan.agent is None else f"agent {plan.agent}"
-    lines = [
-        f"{new_id}: from {plan.parent_id} at seq {plan.parent_seq}, {runs}, {plan.lifecycle}",
-        f"  inherits {counted(plan.calls, 'call')}, {counted(plan.messages, 'message')}, "
-        f"{counted(plan.values, 'value')}; effects are {plan.effects}",
-    ]
-    lines += [f"  answers  {key} differently" for key in plan.answers]
-    lines += [f"  in doubt {key} (effect, never called by the fork)" for key in plan.in_doubt]
-    lines += [f"  answered {key}, if the fork asks the same" for key in plan.later]
-    lines += [f"  later    {key} (effect of the parent)" for key in plan.later_effects if key not in plan.later]
-    return lines

@@ -40,7 +40,7 @@ def lineage(target: CommandTarget, process_id: ProcessId, json: AsJson = False) 
 def kin_of(process_id: str, summaries: Iterable[Summary]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the parents, the farthest first, and the descendants in the order of a tree. Pure.
 
-    ``relation`` of a parent says how the next process came from it: ``fork`` or ``child``.
+    ``relation`` of a parent says how the next process came from it: ``fork``, ``rerun`` or ``child``.
     """
     known = {one.process_id: one for one in summaries}
     forks: dict[str, list[tuple[str, str]]] = {}
@@ -73,6 +73,8 @@ def _below(
 
 
 def _origin(one: Summary) -> tuple[str | None, str]:
+    if one.rerun_of is not None:
+        return one.rerun_of, "rerun"
     return (one.parent_id, "fork") if one.parent_id is not None else (one.spawned_by, "child")
 
 
@@ -81,5 +83,5 @@ def _line(one: dict[str, Any], summaries: dict[str, Summary], *, is_asked: bool 
     status = summaries[name].status if name in summaries else "not in the journal"
     how = ""
     if "of" in one:
-        how = f"fork at seq {one['seq']}, " if one["relation"] == "fork" else "child, "
+        how = f"fork at seq {one['seq']}, " if one["relation"] == "fork" else f"{one['relation']}, "
     return f"{name} ({how}{status}){'  <' if is_asked else ''}"

@@ -12,6 +12,7 @@ import typer
 from seekpoint.console.commands.processes.ps import since_us
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_json_list, emit_table, say
+from seekpoint.console.services.chosen_agents import chosen_agents
 from seekpoint.console.services.options import AsJson, Since
 from seekpoint.console.services.process_query import ProcessQuery
 from seekpoint.console.services.target import CommandTarget
@@ -67,7 +68,7 @@ def replay_check(
         raise typer.BadParameter("it selects processes of --open or --all", param_hint="--since")
     if detail not in list(Detail):
         raise typer.BadParameter(f"{detail} is not one of {', '.join(Detail)}", param_hint="--detail")
-    agents = _agents(agent, modules or [])
+    agents = chosen_agents(agent, modules or [])
     if every:
         from seekpoint.console.services.replay_checks import check_journal
 
@@ -77,25 +78,6 @@ def replay_check(
         return _check_one(_entries(target, process_id), process_id, agents, detail, as_json=json)
     assert history is not None
     return _check_file(history, agents, limit, detail, timeout_s, as_json=json)
-
-
-def _agents(name: str | None, modules: Sequence[str]) -> dict[str, Agent]:
-    """Return the agents to check, by name."""
-    from seekpoint.console.services.import_path import load_agent
-    from seekpoint.console.services.worker_service import agents_in
-
-    if name is not None and ":" in name and not modules:
-        found = load_agent(name)
-        return {found.name: found}
-    if not modules:
-        raise typer.BadParameter("name the code: --agent MODULE:FUNCTION, or -m MODULE", param_hint="--agent")
-    agents = {one.name: one for one in agents_in(modules)}
-    if name is None:
-        return agents
-    if name not in agents:
-        known = ", ".join(sorted(agents))
-        raise typer.BadParameter(f"{', '.join(modules)} has no agent {name!r}: {known}", param_hint="--agent")
-    return {name: agents[name]}
 
 
 def _only(agents: Mapping[str, Agent]) -> str | None:

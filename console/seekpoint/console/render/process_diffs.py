@@ -1,0 +1,47 @@
+"""Rows that show the comparison of two processes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seekpoint.producers.history.comparing import ProcessDiff
+
+__all__ = ["diff_rows"]
+
+_SHOWN_CHARACTERS_MAX = 60
+
+
+def diff_rows(found: ProcessDiff) -> Iterator[tuple[object, ...]]:
+    """Yield what differs: what it is, left, right, and where it first differs."""
+    left, right = found.left, found.right
+    yield "lifecycle", left.lifecycle, right.lifecycle, ""
+    yield "entries", left.seq, right.seq, ""
+    yield "cost in USD", left.cost_usd or "-", right.cost_usd or "-", ""
+    yield "seconds", f"{left.duration_s:.1f}", f"{right.duration_s:.1f}", ""
+    for key, values in found.context.items():
+        missing = found.missing.get(key)
+        shown = [
+            "-" if missing == side else _shown(value) for side, value in zip(("left", "right"), values, strict=True)
+        ]
+        yield f"context {key}", *shown, ""
+    for number in range(max(len(found.left_messages), len(found.right_messages))):
+        sides = [_message(side, number) for side in (found.left_messages, found.right_messages)]
+        yield f"message {found.same_messages + number + 1}", *sides, ""
+    for call in (*found.changed, *found.only_left, *found.only_right):
+        yield f"{call.kind} {call.key}", call.left or "-", call.right or "-", call.difference or ""
+
+
+def _message(messages: tuple[dict[str, Any], ...], number: int) -> str:
+    if number >= len(messages):
+        return "-"
+    content = messages[number]["content"]
+    return f"{messages[number]['role']}: {content if isinstance(content, str) else _shown(content)}"
+
+
+def _shown(value: Any) -> str:
+    from seekpoint.schemas.values.json_values import dump
+
+    text = dump(value)
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"

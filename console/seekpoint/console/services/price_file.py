@@ -1,0 +1,37 @@
+"""The prices of models from a file: ``--prices FILE``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from seekpoint.producers import Prices
+
+__all__ = ["prices_in"]
+
+
+def prices_in(path: Path) -> Prices:
+    """Return the prices in a TOML or JSON file: a table a model, USD a million tokens as texts.
+
+        ["small-*"]
+        input = "0.15"
+        output = "0.60"
+
+    Raises ``BadParameter`` for a file that cannot be read, and ``InvalidSetting`` for a price that is none.
+    """
+    import json
+    import tomllib
+
+    from seekpoint.producers import Prices
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as exc:
+        raise typer.BadParameter(f"{path} cannot be read: {exc}", param_hint="--prices") from exc
+    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        raise typer.BadParameter(f"{path} has no table of prices for each model", param_hint="--prices")
+    return Prices(found)
