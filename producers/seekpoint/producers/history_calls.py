@@ -7,10 +7,11 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.agent_run import RECORDED
+from seekpoint.producers.agent_run import RECORDED, run_agent
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.writer.pending import Cause
+from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
@@ -178,9 +179,14 @@ class HistoryCalls:
 
         request = RerunRequest(
             process_id=process_id, rerun_id=rerun_id or rerun_id_of(process_id, model or "rerun"), agent=agent,
-            model=model, input=input, effects=effects, timeout_s=timeout_s, reason=reason, actor=actor,
+            model=model, input_json=self._input_json(input), effects=effects, timeout_s=timeout_s, reason=reason,
+            actor=actor,
         )  # fmt: skip
-        return await rerun(self._runtime, self._opener, request, self.diff)
+
+        def run(opening: Opening) -> Coroutine[Any, Any, Any]:
+            return run_agent(self._runtime, opening, request.rerun_id, agent, RECORDED)
+
+        return await rerun(self._runtime, self._opener, request, run, self.diff)
 
     async def rerun_many(
         self,
@@ -233,13 +239,17 @@ class HistoryCalls:
         model: str | None = None,
         effects: str = "recorded",
     ) -> ForkPlan:
-        """Return what such a rerun would begin with; nothing is written. Raises what ``rerun`` does about the first run."""
+        """Return what such a rerun would begin with; nothing is written. Raises as ``rerun`` does."""
         from seekpoint.producers.history.rerunning import RerunRequest, plan_rerun
 
         request = RerunRequest(
-            process_id=process_id, rerun_id="", agent=agent, model=model, input=input, effects=effects
+            process_id=process_id, rerun_id="", agent=agent, model=model, input_json=self._input_json(input),
+            effects=effects,
         )  # fmt: skip
         return await plan_rerun(self._runtime, request)
+
+    def _input_json(self, given: Any) -> str | None:
+        return None if given is RECORDED else dump(given, self._runtime.reader.limits)
 
     async def diff(self, left: str, right: str) -> ProcessDiff:
         """Compare two processes, or two moments: ``"ID"`` is as of now, ``"ID@SEQ"`` after that seq. Reads histories.

@@ -56,8 +56,8 @@ def _table(found: Iterable[ScoredRerun]) -> Iterator[str]:
             *(calls.left.cost_usd, None if one.score is None else f"{one.score:g}"),
         )
         cells = "".join(f"<td class=n>{_safe(_shown(value))}" for value in numbers)
-        why = rerun.error or one.score_error or ""
-        yield f"<tr><td>{_code(one.process_id)}<td>{_safe(rerun.first_status)}<td>{_safe(rerun.status)}{cells}<td>{_safe(why)}"
+        statuses = f"<td>{_safe(rerun.first_status)}<td>{_safe(rerun.status)}"
+        yield f"<tr><td>{_code(one.process_id)}{statuses}{cells}<td>{_safe(rerun.error or one.score_error or '')}"
     yield "</table>"
 
 
@@ -67,10 +67,8 @@ def _comparison(one: ScoredRerun) -> str:
     same = "the same outcome" if rerun.is_same_outcome else "another outcome"
     head = f"<tr><th><th>{_code(rerun.process_id)}<th>{_code(rerun.rerun_id)}<th>first difference"
     rows = "".join("<tr>" + "".join(f"<td>{_code(cell)}" for cell in row) for row in _rows(rerun))
-    return (
-        f"<details><summary>{_code(rerun.process_id)}: {same}, {rerun.difference.same_calls} calls are the same</summary>"
-        f"<table>{head}{rows}</table></details>"
-    )
+    told = f"{_code(rerun.process_id)}: {same}, {rerun.difference.same_calls} calls are the same"
+    return f"<details><summary>{told}</summary><table>{head}{rows}</table></details>"
 
 
 def _rows(rerun: Rerun) -> Iterator[tuple[object, ...]]:

@@ -20,7 +20,7 @@ __all__ = ["faust_config"]
 
 _RECORD_OVERHEAD_BYTES = 65_536
 _SESSION_S = 6.0
-"""The brokers' minimum, unless ``group.min.session.timeout.ms`` is set. Then another member goes on for one that died."""
+"""The brokers' minimum, unless ``group.min.session.timeout.ms`` is set. After it another member goes on."""
 _REQUEST_TIMEOUT_S = 30.0
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 

@@ -12,17 +12,17 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.agent_run import RECORDED, run_agent
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.history.comparing import ProcessDiff
 from seekpoint.producers.history.forks import ForkPlan, ForkRequest, RunAgain, fork_of, forked_by
-from seekpoint.producers.opening import Opener, OpenRequest
+from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.writer.pending import Cause
+from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import HandleLost, InvalidSetting, Refused, Retryable
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.values.json_values import dump, load
+from seekpoint.schemas.values.json_values import load
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,7 +43,8 @@ class RerunRequest(FrozenStruct, frozen=True, kw_only=True):
     rerun_id: str
     agent: Agent
     model: str | None = None
-    input: Any = RECORDED
+    input_json: b.Json | None = None
+    """Another input than the first run's."""
     effects: str = "recorded"
     timeout_s: float | None = None
     reason: str | None = None
@@ -100,11 +101,15 @@ async def plan_rerun(runtime: NodeRuntime, request: RerunRequest) -> ForkPlan:
 
 
 async def rerun(
-    runtime: NodeRuntime, opener: Opener, request: RerunRequest, diff: Callable[[str, str], Awaitable[ProcessDiff]]
+    runtime: NodeRuntime,
+    opener: Opener,
+    request: RerunRequest,
+    run: Callable[[Opening], Awaitable[Any]],
+    diff: Callable[[str, str], Awaitable[ProcessDiff]],
 ) -> Rerun:
     """Run the process again to its end, or go on with a rerun that was interrupted; return the comparison.
 
-    A rerun that has ended is not begun again. What the agent raises is in the result; an error of the journal is raised.
+    A rerun that has ended is not begun again. What the agent raises is in the result, the journal's errors are raised.
     """
     first = await _first_run(runtime, request)
     known = (await runtime.recovery.recover(request.rerun_id, missing_ok=True)).state
@@ -113,7 +118,8 @@ async def rerun(
     if known.seq > 0:
         _check_same(request, known, fork)
     if not _is_over(known):
-        error = await _run(runtime, opener, request, fork if known.seq == 0 else None)
+        opening = opener.opening(_opening(runtime, request, fork if known.seq == 0 else None))
+        error = await _ended(runtime, request, run(opening))
     state = (await runtime.recovery.recover(request.rerun_id, must_be_current=True)).state
     return Rerun(
         process_id=request.process_id, rerun_id=request.rerun_id, agent=request.agent.name, model=request.model,
@@ -141,11 +147,10 @@ def _is_over(state: State) -> bool:
 
 def _fork_request(runtime: NodeRuntime, request: RerunRequest, first: State) -> ForkRequest:
     assert first.agent is not None
-    given = request.input
     again = RunAgain(
         process_id=request.process_id, agent=request.agent.name, version=request.agent.version,
         definition=request.agent.definition, model=request.model,
-        input_json=first.agent.input_json if given is RECORDED else dump(given, runtime.reader.limits),
+        input_json=first.agent.input_json if request.input_json is None else request.input_json,
     )  # fmt: skip
     return ForkRequest(
         parent_id=request.process_id, effects=request.effects, permissive=True, again=again, reason=request.reason,
@@ -161,32 +166,32 @@ def _check_same(request: RerunRequest, known: State, fork: ForkRequest) -> None:
     if found != (request.process_id, request.model, request.effects, again.agent, again.input_json):
         raise Refused(
             "the id belongs to another process, or to a rerun with another agent, model, input or effects",
-            process_id=request.rerun_id, rerun_of=lineage.rerun_of, hint="choose another id",
+            process_id=request.rerun_id, hint="choose another id",
         )  # fmt: skip
 
 
-async def _run(runtime: NodeRuntime, opener: Opener, request: RerunRequest, fork: ForkRequest | None) -> str | None:
-    """Begin or resume the rerun, and run its code to the end; return the error of a run that took too long."""
+def _opening(runtime: NodeRuntime, request: RerunRequest, fork: ForkRequest | None) -> OpenRequest:
+    """Return how the rerun is opened: a new one begins as ``fork``, another one is claimed once its owner is dead."""
     settings = runtime.settings
-    opening = opener.opening(
-        OpenRequest(
-            process_id=request.rerun_id, cause=Cause(actor=request.actor),
-            wait_s=settings.owner_timeout_s + 2 * settings.heartbeat_interval_s + 1,
-            inherit=None if fork is None else partial(forked_by, runtime, fork),
-            options=conduct_of(request.agent, ReplayMode.STRICT, Detail.FULL),
-        )
+    return OpenRequest(
+        process_id=request.rerun_id, cause=Cause(actor=request.actor),
+        wait_s=settings.owner_timeout_s + 2 * settings.heartbeat_interval_s + 1,
+        inherit=None if fork is None else partial(forked_by, runtime, fork),
+        options=conduct_of(request.agent, ReplayMode.STRICT, Detail.FULL),
     )  # fmt: skip
+
+
+async def _ended(runtime: NodeRuntime, request: RerunRequest, run: Awaitable[Any]) -> str | None:
+    """Return once the run has ended, with the error of one that failed or took too long."""
     timer = asyncio.timeout(request.timeout_s)
     try:
         async with timer:
-            await run_agent(runtime, opening, request.rerun_id, request.agent, RECORDED)
+            await run
     except (HandleLost, Retryable):
         raise
-    except TimeoutError as exc:
-        if timer.expired():
-            return f"it did not end in {request.timeout_s:g} s"
-        return await _failure(runtime, request, exc)
     except Exception as exc:
+        if isinstance(exc, TimeoutError) and timer.expired():
+            return f"it did not end in {request.timeout_s:g} s"
         return await _failure(runtime, request, exc)
     return None
 

@@ -34,9 +34,7 @@ def rerun(
     ] = None,
     new_id: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NEW_ID]", help="The id of the rerun. Default: ID~MODEL, or ID~rerun.", show_default=False
-        ),
+        typer.Argument(metavar="[NEW_ID]", help="Of the rerun. Default: ID~MODEL, or ID~rerun.", show_default=False),
     ] = None,
     agent: Annotated[
         str | None,
@@ -51,7 +49,7 @@ def rerun(
     input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="Of one process: another input.")] = None,
     effects: Annotated[
         str,
-        typer.Option("--effects", metavar="POLICY", help="recorded: an equal effect is answered; refused: none is."),
+        typer.Option("--effects", metavar="POLICY", help="recorded: equal effects are answered; refused: none."),
     ] = "recorded",
     since: Since = None,
     sample: Annotated[

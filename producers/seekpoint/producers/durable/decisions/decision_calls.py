@@ -103,8 +103,8 @@ class DecisionCalls(DurableCalls):
     def wrap_model(self, call: Callable[..., Any], name: str = "model", **how: Any) -> Callable[..., Any]:
         """Return a function for a framework that owns the loop: each call of it is a decision.
 
-        The function takes options or one request, whose ``model`` a rerun may replace. ``client = process.wrap_model(openai.chat.completions.create)``;
-        ``how`` are options of ``decide``.
+        The function takes options or one request, whose ``model`` a rerun may replace.
+        ``client = process.wrap_model(openai.chat.completions.create)``; ``how`` are options of ``decide``.
         """
 
         @wraps(call)
