@@ -14,7 +14,6 @@ from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
-    from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.history.comparing import ProcessDiff
     from seekpoint.producers.history.forks import ForkPlan
@@ -257,18 +256,14 @@ class HistoryCalls:
         Raises ``UnknownProcess``, ``Refused`` for a seq that is not there, and ``JournalGap``.
         """
         from seekpoint.producers.history.comparing import compare
+        from seekpoint.producers.history.process_moments import named_moment
 
-        sides = [await self._history(name) for name in (left, right)]
-        (one, one_seq), (other, other_seq) = sides
+        (one_id, one_seq), (other_id, other_seq) = [await named_moment(name, self._is_known) for name in (left, right)]
+        one = [logged async for logged in self._runtime.recovery.entries(one_id)]
+        other = one if other_id == one_id else [logged async for logged in self._runtime.recovery.entries(other_id)]
         limits = self._runtime.reader.limits
         found: ProcessDiff = await self._runtime.in_thread(lambda: compare(one, other, one_seq, other_seq, limits))
         return found
-
-    async def _history(self, name: str) -> tuple[list[Logged], int | None]:
-        from seekpoint.producers.history.process_moments import named_moment
-
-        process_id, seq = await named_moment(name, self._is_known)
-        return [one async for one in self._runtime.recovery.entries(process_id)], seq
 
     async def _is_known(self, process_id: str) -> bool:
         return (await self._runtime.recovery.recover(process_id, missing_ok=True)).known

@@ -101,8 +101,9 @@ async def test_it_ends_as_soon_as_it_is_told_to_stop(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(faust_delivery, "_LOOK_INTERVAL_S", 3600.0)
     monkeypatch.setattr(delivery, "_app", SimpleNamespace(should_stop=False))
     asyncio.get_running_loop().call_later(0.05, stop.set)
-    async with asyncio.timeout(30):
-        await delivery.run(stop)
+    running = asyncio.create_task(delivery.run(stop))
+    done, _ = await asyncio.wait([running], timeout=30)
+    assert done == {running}
     await delivery.close()
 
 

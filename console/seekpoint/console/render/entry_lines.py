@@ -101,7 +101,7 @@ _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     b.Finished.KIND: lambda body: _text(body["result"]),
     b.Rewound.KIND: lambda body: f"to seq {body['to_seq']}",
     b.Forked.KIND: lambda body: f"from {body['parent_id']} at seq {body['parent_seq']}",
-    b.ParentAnswered.KIND: lambda body: f"{len(orjson.loads(body['keys']))} calls",
+    b.ParentAnswered.KIND: lambda body: _text(body["keys"]),
     b.Promoted.KIND: lambda body: f"what {body['fork_id']} did until seq {body['fork_seq']}",
     b.Seeded.KIND: lambda body: f"a state of {len(body['state']):,} characters, carried by a replay",
 }

@@ -14,7 +14,6 @@ from seekpoint.producers.durable.replay.call_records import CallRecord, asked, t
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.replay.scopes import PARENTS
 from seekpoint.schemas.bodies import MessageSaid, ParentAnswered
-from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import load
 
@@ -107,7 +106,7 @@ class _Side:
     """One side: its state, its calls and what was asked in them."""
 
     def __init__(self, history: Iterable[Logged], seq: int | None, limits: Limits) -> None:
-        run = RecordedRun.of(_until(history, seq), limits, needs_agent=False)
+        run = RecordedRun.of(history, limits, needs_agent=False, until_seq=seq)
         self.state: State = run.state
         self.calls: Mapping[str, Call] = _calls_made(run)
         records = asked(run.entries)
@@ -129,22 +128,6 @@ def _calls_made(run: RecordedRun) -> dict[str, Call]:
         if call is not None:
             found[PARENTS + key if key in found else key] = call
     return found
-
-
-def _until(history: Iterable[Logged], seq: int | None) -> Iterator[Logged]:
-    """Yield the history up to the newest applied entry with ``seq``. Raises ``Refused`` if there is none."""
-    logged = [*history]
-    if seq is None:
-        yield from logged
-        return
-    entries = set(map(id, RecordedRun.of(logged, needs_agent=False).entries))
-    ends = [at for at, one in enumerate(logged) if one.entry.seq == seq and id(one.entry) in entries]
-    if not ends:
-        raise Refused(
-            "the process has no such seq", process_id=logged[0].entry.process_id, found=seq,
-            hint="seekpoint log ID shows the seqs",
-        )  # fmt: skip
-    yield from logged[: ends[-1] + 1]
 
 
 def _contexts(left: State, right: State) -> tuple[dict[str, tuple[Any, Any]], dict[str, str]]:

@@ -89,15 +89,28 @@ class RecordedRun(msgspec.Struct):
 
     @classmethod
     def of(
-        cls, history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS, *, needs_agent: bool = True
+        cls,
+        history: Iterable[Logged | Entry],
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        needs_agent: bool = True,
+        until_seq: int | None = None,
     ) -> RecordedRun:
         """Fold the history of a process. Raise ``JournalGap`` without its beginning, ``Refused`` without an agent.
 
-        Without ``needs_agent`` it may also be the history of a process that a program wrote.
+        Without ``needs_agent`` it may also be the history of a process that a program wrote. ``until_seq`` ends the
+        history after the entry with this seq, or raises ``Refused``.
         """
-        reading = _Reading(limits)
+        reading, entry = _Reading(limits), None
         for offset, entry in numbered(history):
-            reading.take(offset, entry)
+            if reading.take(offset, entry) and entry.seq == until_seq is not None:
+                break
+        else:
+            if until_seq is not None and entry is not None:
+                raise Refused(
+                    "the process has no such seq", process_id=entry.process_id, found=until_seq,
+                    hint="seekpoint log ID shows the seqs",
+                )  # fmt: skip
         return reading.run(needs_agent)
 
     @property
@@ -135,13 +148,13 @@ class _Reading:
         self._failure: str | None = None
         self._entries: list[Entry] = []
 
-    def take(self, offset: int, entry: Entry) -> None:
-        """Fold the next entry."""
+    def take(self, offset: int, entry: Entry) -> bool:
+        """Fold the next entry; return whether it is valid."""
         body, kept = entry.body, self._about_to_go(entry.body)
         if isinstance(body, b.Finished):
             self._before_end = self._draft.snapshot()
         if not self._admission.admits(offset, entry):
-            return
+            return False
         self._entries.append(entry)
         self._kept |= kept
         if isinstance(body, b.Rewound | b.Promoted):
@@ -149,6 +162,7 @@ class _Reading:
         elif isinstance(body, b.Forked | b.Seeded):
             self._first_turn, self._first_frame = self._draft.turn, self._draft.turn_frame
         self._note_failure(body)
+        return True
 
     def _about_to_go(self, body: b.Body) -> dict[str, Call]:
         if not isinstance(body, b.TurnEnded):
