@@ -2,6 +2,8 @@
 
 A fork as of now costs what opening a new process costs, which stands beside it. A moment of the past costs the reading
 of the history up to it, and a comparison the reading of both histories. The process keeps a hundred values.
+
+Reruns of a hundred recorded runs, in memory, stand beside the first runs: a decision and three steps each.
 """
 
 from __future__ import annotations
@@ -14,18 +16,20 @@ from collections.abc import Awaitable, Callable
 from _table import Table, arguments, p50, p99, progress, times_raw
 from recovery import Fleet
 from seekpoint.compose import LocalCluster, create_topics
-from seekpoint.producers import Node
-from seekpoint.schemas import Settings
+from seekpoint.producers import Node, Process, agent
+from seekpoint.schemas import MemoryLog, Settings
 
 LENGTHS, VALUES = (1_000, 100_000), 100
 OFTEN, SELDOM, WARM_UP = 60, 3, 10
 FORK_BAR_MS = 20.0
+RUNS, ROUNDS, RERUN_BAR = 100, 5, 500
 
 
 async def main() -> int:
     """Run it."""
     options = arguments(__doc__).parse_args()
     table = Table("history")
+    await reruns(table)
     async with LocalCluster(brokers=1) as cluster:
         for length in LENGTHS:
             settings = cluster.settings(journal=f"history-{length}", partitions=1)
@@ -35,6 +39,42 @@ async def main() -> int:
             async with Node.connect(settings) as node:
                 await measure(table, node, length)
     return table.finish(json=options.json)
+
+
+async def work(number: int) -> int:
+    """A body that costs nothing."""
+    return number
+
+
+async def answer(request: dict[str, str]) -> str:
+    """A model's answer."""
+    return request["model"]
+
+
+@agent("triage")
+async def triage(process: Process, number: int) -> int:
+    """Decide, and take three steps."""
+    await process.decide("choose", answer, {"model": "small"})
+    return sum([await process.step("work", work, number + more) for more in range(3)])
+
+
+async def reruns(table: Table) -> None:
+    """Run agents again from their record, and compare each with its first run."""
+    firsts, again = [], []
+    for turn in range(ROUNDS + 1):
+        async with Node.in_memory(MemoryLog(partitions=4)) as node:
+            ids = [f"run-{number}" for number in range(RUNS)]
+            began = time.perf_counter()
+            await asyncio.gather(*(node.run(triage, name, 1) for name in ids))
+            middle = time.perf_counter()
+            found = [one.rerun async for one in node.rerun_many(triage, ids, concurrency=50)]
+            ended = time.perf_counter()
+            assert all(one is not None and one.difference.same_calls == 4 for one in found)
+        if turn:
+            firsts.append(RUNS / (middle - began))
+            again.append(RUNS / (ended - middle))
+    table.row(what=f"{RUNS} runs again from the record, in memory", runs_per_s=p50(again), first_runs_per_s=p50(firsts))
+    table.at_least("reruns from the record a second, in memory", bar=RERUN_BAR, value=p50(again))
 
 
 def write(settings: Settings, length: int) -> None:

@@ -185,7 +185,7 @@ class HistoryCalls:
         def run(opening: Opening) -> Coroutine[Any, Any, Any]:
             return run_agent(self._runtime, opening, request.rerun_id, agent, RECORDED)
 
-        return await rerun(self._runtime, self._opener, request, run, self.diff)
+        return await rerun(self._runtime, self._opener, request, run)
 
     async def rerun_many(
         self,

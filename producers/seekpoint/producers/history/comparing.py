@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ComparedCall", "ProcessDiff", "ProcessSide", "compare"]
+__all__ = ["ComparedCall", "ProcessDiff", "ProcessSide", "compare", "compare_runs"]
 
 
 class ProcessSide(FrozenStruct, frozen=True, kw_only=True):
@@ -86,7 +86,15 @@ def compare(
 
     Raises ``JournalGap`` where the beginning of a history was trimmed.
     """
-    one, other = _Side(left, left_seq, limits), _Side(right, right_seq, limits)
+    sides = ((left, left_seq), (right, right_seq))
+    return compare_runs(
+        *[RecordedRun.of(history, limits, needs_agent=False, until_seq=seq) for history, seq in sides]
+    )  # fmt: skip
+
+
+def compare_runs(left: RecordedRun, right: RecordedRun) -> ProcessDiff:
+    """Return what differs between two runs."""
+    one, other = _Side(left), _Side(right)
     context, missing = _contexts(one.state, other.state)
     said = [*one.state.conversation.bodies()], [*other.state.conversation.bodies()]
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*said, strict=False)))
@@ -105,8 +113,7 @@ def compare(
 class _Side:
     """One side: its state, its calls and what was asked in them."""
 
-    def __init__(self, history: Iterable[Logged], seq: int | None, limits: Limits) -> None:
-        run = RecordedRun.of(history, limits, needs_agent=False, until_seq=seq)
+    def __init__(self, run: RecordedRun) -> None:
         self.state: State = run.state
         self.calls: Mapping[str, Call] = _calls_made(run)
         records = asked(run.entries)

@@ -6,20 +6,23 @@ inherited is looked for in its parent, up to the seq at which it was forked, and
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import field
 
-from seekpoint.producers.durable.replay.recorded_run import applied
+from seekpoint.producers.durable.replay.recorded_run import Admission, applied
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_state import State
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.history.history_points import HistoryPoint
     from seekpoint.producers.node_runtime import NodeRuntime
+    from seekpoint.schemas.config.limits import Limits
 
-__all__ = ["Origin", "origin_of"]
+__all__ = ["Origin", "folded", "origin_of"]
 
 
 class Origin(FrozenStruct, frozen=True, kw_only=True):
@@ -31,12 +34,17 @@ class Origin(FrozenStruct, frozen=True, kw_only=True):
     """The seq at which the next one of ``forks`` left it; None if there is none."""
     forks: tuple[Origin, ...] = field(default_factory=tuple)
     """The forks that lead from it to the process that was named, each as it began."""
+    history: Sequence[Logged] | None = None
+    """All its entries, if they were read."""
 
 
-async def origin_of(runtime: NodeRuntime, process_id: str, point: HistoryPoint | None) -> Origin:
+async def origin_of(
+    runtime: NodeRuntime, process_id: str, point: HistoryPoint | None, history: Sequence[Logged] | None = None
+) -> Origin:
     """Return the process, or the one of its parents, that has the moment ``point``; None: as it is now.
 
-    Raises what a recovery raises, and ``Refused`` for a moment that none of them has. A seq is the process's own.
+    ``history`` has the entries of the process, if they were read. Raises what a recovery raises, and ``Refused`` for a
+    moment that none of them has. A seq is the process's own.
     """
     recover = runtime.recovery.recover
     if point is None or point.kind == "seq":
@@ -47,17 +55,29 @@ async def origin_of(runtime: NodeRuntime, process_id: str, point: HistoryPoint |
         return Origin(process_id=process_id, state=state)
     forks, stop_seq, missing = list[Origin](), None, None
     while True:
-        entries = [one.entry for one in [one async for one in runtime.recovery.entries(process_id)]]
-        counted = (one for one in applied(entries) if stop_seq is None or one.seq is None or one.seq <= stop_seq)
+        if history is None:
+            history = [one async for one in runtime.recovery.entries(process_id)]
+        counted = (one for one in applied(history) if stop_seq is None or one.seq is None or one.seq <= stop_seq)
         try:
             seq = point.seq_in(counted, process_id)
         except Refused as exc:
             missing = missing or exc
         else:
-            state = (await recover(process_id, at_seq=seq)).state
-            return Origin(process_id=process_id, state=state, stop_seq=stop_seq, forks=tuple(forks))
-        first = (await recover(process_id, at_seq=1)).state
+            state = folded(history, runtime.reader.limits, seq)
+            return Origin(
+                process_id=process_id, state=state, stop_seq=stop_seq, forks=tuple(forks), history=history
+            )  # fmt: skip
+        first = folded(history, runtime.reader.limits, 1)
         if first.lineage.parent_id is None:
             raise missing
-        forks.insert(0, Origin(process_id=process_id, state=first, stop_seq=stop_seq))
-        process_id, stop_seq = first.lineage.parent_id, first.lineage.parent_seq
+        forks.insert(0, Origin(process_id=process_id, state=first, stop_seq=stop_seq, history=history))
+        process_id, stop_seq, history = first.lineage.parent_id, first.lineage.parent_seq, None
+
+
+def folded(history: Iterable[Logged], limits: Limits, seq: int | None = None) -> State:
+    """Return the state after the entry with this seq; None: after all of them."""
+    admission = Admission(limits)
+    for one in history:
+        if admission.admits(one.offset, one.entry) and one.entry.seq == seq is not None:
+            break
+    return admission.draft.freeze()

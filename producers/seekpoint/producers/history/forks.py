@@ -7,17 +7,16 @@ The fold only restores what the entry carries, so all of this is in the one entr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 from msgspec.structs import replace
 
 from seekpoint.consumers.log_reading.scan import entries_of
-from seekpoint.producers.durable.replay.scopes import PARENTS
 from seekpoint.producers.history.fork_origins import Origin, origin_of
 from seekpoint.producers.history.history_points import HistoryPoint
-from seekpoint.producers.history.later_calls import ended_after, put_later_calls
+from seekpoint.producers.history.later_calls import answered_calls, ended_after, join_calls, put_later_calls
 from seekpoint.producers.history.other_answers import put_answers
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
@@ -30,6 +29,7 @@ from seekpoint.schemas.state.process_state import content_width
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.log.log_ports import LogReader
@@ -105,23 +105,30 @@ class Fork(FrozenStruct, frozen=True):
     plan: ForkPlan
 
 
-async def forked_by(runtime: NodeRuntime, request: ForkRequest) -> b.Forked:
+async def forked_by(runtime: NodeRuntime, request: ForkRequest, history: Sequence[Logged] | None = None) -> b.Forked:
     """Return the entry that begins the fork."""
-    return (await fork_of(runtime, request)).body
+    return (await fork_of(runtime, request, history)).body
 
 
-async def fork_of(runtime: NodeRuntime, request: ForkRequest, *, looks_ahead: bool = False) -> Fork:
+async def fork_of(
+    runtime: NodeRuntime, request: ForkRequest, history: Sequence[Logged] | None = None, *, looks_ahead: bool = False
+) -> Fork:
     """Return the fork that ``request`` asks for; nothing is written. ``looks_ahead``: read what the parent did later.
+
+    ``history`` has the entries of the parent, if they were read.
 
     Raises what a recovery raises, ``Refused`` for an answer that cannot be given, and ``LimitExceeded`` for content
     that does not fit into a state.
     """
-    origin = await origin_of(runtime, request.parent_id, _point(request))
+    origin = await origin_of(runtime, request.parent_id, _point(request), history)
     past = origin.state
     kinds = _answering_kinds(request)
     later: dict[str, Call] = {}
     if kinds or looks_ahead:
-        later = await runtime.in_thread(lambda: _later(runtime.reader, origin))
+        read = all(way.history is not None for way in (origin, *origin.forks))
+        later = (
+            _later(runtime.reader, origin) if read else await runtime.in_thread(lambda: _later(runtime.reader, origin))
+        )
     draft = past.thaw()
     put_answers(draft, request.answers, origin.process_id, runtime.reader.limits, request.actor)
     calls = len(draft.calls)
@@ -180,21 +187,30 @@ def _point(request: ForkRequest) -> HistoryPoint | None:
 
 def _later(reader: LogReader, origin: Origin) -> dict[str, Call]:
     """Return the calls that ended after the moment, in the parent and in the forks that lead to it. Blocks."""
-    found = ended_after(origin.state, _read(reader, origin.process_id, origin.state, origin.stop_seq), reader.limits)
-    for way in origin.forks:
-        found |= {key.removeprefix(PARENTS): call for key, call in way.state.calls.items() if key.startswith(PARENTS)}
-        found |= ended_after(way.state, _read(reader, way.process_id, way.state, way.stop_seq), reader.limits)
-    return found
+    found = []
+    for way in (origin, *origin.forks):
+        entries = _entries_after(reader, way)
+        found += [answered_calls(way.state), ended_after(way.state, entries, reader.limits)]
+    return join_calls(*found)
 
 
-def _read(reader: LogReader, process_id: str, past: State, stop_seq: int | None) -> Iterator[tuple[int, Entry]]:
-    """Yield the entries after ``past``, up to the seq ``stop_seq`` if there is one, with their offsets."""
-    key = process_key(process_id)
+def _entries_after(reader: LogReader, way: Origin) -> Iterator[tuple[int, Entry]]:
+    """Yield the entries after the moment, up to the seq at which the next fork left, with their offsets."""
+    for offset, entry in _read(reader, way):
+        if way.stop_seq is None or entry.seq is None or entry.seq <= way.stop_seq:
+            yield offset, entry
+
+
+def _read(reader: LogReader, way: Origin) -> Iterator[tuple[int, Entry]]:
+    past = way.state.offset
+    if way.history is not None:
+        yield from ((one.offset, one.entry) for one in way.history if one.offset > past)
+        return
+    key = process_key(way.process_id)
     partition = partition_of(key, reader.partitions)
-    for batch in reader.read(partition, past.offset + 1, reader.watermarks(partition).high, {key}):
+    for batch in reader.read(partition, past + 1, reader.watermarks(partition).high, {key}):
         for record, entry in entries_of(batch.records, reader):
-            if stop_seq is None or entry.seq is None or entry.seq <= stop_seq:
-                yield record.offset, entry
+            yield record.offset, entry
 
 
 def _effects_in(state: State, statuses: tuple[str, ...]) -> list[str]:

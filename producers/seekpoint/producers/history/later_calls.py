@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["ended_after", "put_later_calls"]
+__all__ = ["answered_calls", "ended_after", "join_calls", "put_later_calls"]
 
 _ENDS = (
     *(b.StepEnded, b.DecisionMade, b.Sampled, b.EffectSettled, b.TimerFired, b.GateResolved, b.Received, b.ChildEnded),
@@ -44,10 +44,29 @@ def ended_after(past: State, later: Iterable[tuple[int, Entry]], limits: Limits)
         call = None if key is None or key.startswith(UNDO) else draft.calls.get(key)
         if key is None or call is None or call.status not in ("succeeded", "failed"):
             continue
-        while key in found and found[key].digest != call.digest:
-            key += BRANCH
-        found[key] = call
+        _put(found, key, call)
     return found
+
+
+def answered_calls(state: State) -> dict[str, Call]:
+    """Return the records of its parents that a fork's content has, by their keys there."""
+    calls = state.calls.items()
+    return {key.removeprefix(PARENTS): call for key, call in calls if key.startswith(PARENTS)}
+
+
+def join_calls(*parts: dict[str, Call]) -> dict[str, Call]:
+    """Return all calls; the later one of two with the same request, and both under keys of their own if it differs."""
+    found: dict[str, Call] = {}
+    for part in parts:
+        for key, call in part.items():
+            _put(found, key, call)
+    return found
+
+
+def _put(found: dict[str, Call], key: str, call: Call) -> None:
+    while key in found and found[key].digest != call.digest:
+        key += BRANCH
+    found[key] = call
 
 
 def put_later_calls(draft: Draft, later: dict[str, Call], kinds: Collection[str]) -> list[str]:

@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
+from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
-from seekpoint.producers.history.comparing import ProcessDiff
+from seekpoint.producers.history.comparing import ProcessDiff, compare_runs
 from seekpoint.producers.history.forks import ForkPlan, ForkRequest, RunAgain, fork_of, forked_by
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.writer.pending import Cause
@@ -27,6 +28,7 @@ from seekpoint.schemas.values.json_values import load
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.schemas.state.process_state import State
 
@@ -96,8 +98,9 @@ def rerun_id_of(process_id: str, label: str) -> str:
 
 async def plan_rerun(runtime: NodeRuntime, request: RerunRequest) -> ForkPlan:
     """Return what the rerun would begin with; nothing is written."""
-    first = await _first_run(runtime, request)
-    return (await fork_of(runtime, _fork_request(runtime, request, first), looks_ahead=True)).plan
+    history = await _history(runtime, request.process_id)
+    fork = _fork_request(request, _first_run(runtime, request, history))
+    return (await fork_of(runtime, fork, history, looks_ahead=True)).plan
 
 
 async def rerun(
@@ -105,52 +108,51 @@ async def rerun(
     opener: Opener,
     request: RerunRequest,
     run: Callable[[Opening], Awaitable[Any]],
-    diff: Callable[[str, str], Awaitable[ProcessDiff]],
 ) -> Rerun:
     """Run the process again to its end, or go on with a rerun that was interrupted; return the comparison.
 
     A rerun that has ended is not begun again. What the agent raises is in the result, the journal's errors are raised.
     """
-    first = await _first_run(runtime, request)
+    history = await _history(runtime, request.process_id)
+    first = _first_run(runtime, request, history)
     known = (await runtime.recovery.recover(request.rerun_id, missing_ok=True)).state
-    fork = _fork_request(runtime, request, first)
+    fork = _fork_request(request, first)
     error = None
     if known.seq > 0:
         _check_same(request, known, fork)
-    if not _is_over(known):
-        opening = opener.opening(_opening(runtime, request, fork if known.seq == 0 else None))
-        error = await _ended(runtime, request, run(opening))
-    state = (await runtime.recovery.recover(request.rerun_id, must_be_current=True)).state
+    if not (known.finished or known.lifecycle is Lifecycle.FAILED):
+        begins = partial(forked_by, runtime, fork, history) if known.seq == 0 else None
+        error = await _ended(runtime, request, run(opener.opening(_opening(runtime, request, begins))))
+    again = RecordedRun.of(await _history(runtime, request.rerun_id), runtime.reader.limits)
     return Rerun(
         process_id=request.process_id, rerun_id=request.rerun_id, agent=request.agent.name, model=request.model,
-        status=_status(state), result=_result(state), error=_error(state) or error, first_status=_status(first),
-        first_result=_result(first), first_error=_error(first),
-        difference=await diff(request.process_id, request.rerun_id),
+        status=_status(again), result=_result(again), error=_error(again) or error, first_status=_status(first),
+        first_result=_result(first), first_error=_error(first), difference=compare_runs(first, again),
     )  # fmt: skip
 
 
-async def _first_run(runtime: NodeRuntime, request: RerunRequest) -> State:
-    state = (await runtime.recovery.recover(request.process_id, must_be_current=True)).state
-    if state.agent is None:
+async def _history(runtime: NodeRuntime, process_id: str) -> list[Logged]:
+    return [one async for one in runtime.recovery.entries(process_id)]
+
+
+def _first_run(runtime: NodeRuntime, request: RerunRequest, history: list[Logged]) -> RecordedRun:
+    first = RecordedRun.of(history, runtime.reader.limits, needs_agent=False)
+    if first.state.agent is None:
         raise Refused("no agent ran as the process: there is nothing to run again", process_id=request.process_id)
-    if not _is_over(state):
+    if first.result_json is None and first.state.lifecycle is not Lifecycle.FAILED:
         raise Refused(
-            "the run has not ended", process_id=request.process_id, lifecycle=str(state.lifecycle),
+            "the run has not ended", process_id=request.process_id, lifecycle=str(first.state.lifecycle),
             hint="wait for its end, or fork it",
         )  # fmt: skip
-    return state
+    return first
 
 
-def _is_over(state: State) -> bool:
-    return state.finished or state.lifecycle is Lifecycle.FAILED
-
-
-def _fork_request(runtime: NodeRuntime, request: RerunRequest, first: State) -> ForkRequest:
-    assert first.agent is not None
+def _fork_request(request: RerunRequest, first: RecordedRun) -> ForkRequest:
+    assert first.state.agent is not None
     again = RunAgain(
         process_id=request.process_id, agent=request.agent.name, version=request.agent.version,
         definition=request.agent.definition, model=request.model,
-        input_json=first.agent.input_json if request.input_json is None else request.input_json,
+        input_json=first.state.agent.input_json if request.input_json is None else request.input_json,
     )  # fmt: skip
     return ForkRequest(
         parent_id=request.process_id, effects=request.effects, permissive=True, again=again, reason=request.reason,
@@ -170,13 +172,15 @@ def _check_same(request: RerunRequest, known: State, fork: ForkRequest) -> None:
         )  # fmt: skip
 
 
-def _opening(runtime: NodeRuntime, request: RerunRequest, fork: ForkRequest | None) -> OpenRequest:
-    """Return how the rerun is opened: a new one begins as ``fork``, another one is claimed once its owner is dead."""
+def _opening(
+    runtime: NodeRuntime, request: RerunRequest, begins: Callable[[], Awaitable[b.Forked]] | None
+) -> OpenRequest:
+    """Return how the rerun is opened: a new one begins as a fork, another one is claimed once its owner is dead."""
     settings = runtime.settings
     return OpenRequest(
         process_id=request.rerun_id, cause=Cause(actor=request.actor),
         wait_s=settings.owner_timeout_s + 2 * settings.heartbeat_interval_s + 1,
-        inherit=None if fork is None else partial(forked_by, runtime, fork),
+        inherit=begins,
         options=conduct_of(request.agent, ReplayMode.STRICT, Detail.FULL),
     )  # fmt: skip
 
@@ -204,15 +208,16 @@ async def _failure(runtime: NodeRuntime, request: RerunRequest, error: Exception
     return f"{type(error).__name__}: {error}"
 
 
-def _status(state: State) -> str:
-    return "finished" if state.finished else str(state.lifecycle)
+def _status(run: RecordedRun) -> str:
+    return str(run.state.lifecycle) if run.result_json is None else "finished"
 
 
-def _result(state: State) -> Any:
-    return None if state.result_json is None else load(state.result_json)
+def _result(run: RecordedRun) -> Any:
+    return None if run.result_json is None else load(run.result_json)
 
 
-def _error(state: State) -> str | None:
-    if state.finished or state.failure is None:
+def _error(run: RecordedRun) -> str | None:
+    failure = run.state.failure
+    if run.result_json is not None or failure is None:
         return None
-    return f"{state.failure.type.rpartition('.')[2]}: {state.failure.message}"
+    return f"{failure.type.rpartition('.')[2]}: {failure.message}"

@@ -93,7 +93,7 @@ def test_a_fork_is_run_to_its_end_from_the_command_line(
 def test_a_fork_that_dies_around_its_entry_is_whole_or_nothing(
     shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
 ) -> None:
-    """Before it, the id is used up and has no content; behind it, the fork goes on. The parent does not notice."""
+    """Before it, the id can be used again; behind it, the fork goes on. The parent does not notice."""
     point_at(journal)
     write_module("shop", AGENT)
     assert shell("run", "p", "--agent", "shop:triage", "--input", "4711").code == 0
@@ -102,6 +102,9 @@ def test_a_fork_that_dies_around_its_entry_is_whole_or_nothing(
         command = [sys.executable, "-c", KILLED, when, "fork", "p", when, "--permissive", "--after", "choose:1"]
         assert subprocess.run(command, env=dict(os.environ), timeout=60, check=False).returncode == -9
     assert shell("run", "before", "--agent", "shop:triage", "--resume").code == 4
+    assert shell("fork", "p", "before", "--permissive", "--after", "choose:1").code == 0
+    assert shell("run", "before", "--agent", "shop:triage", "--resume").json == "closed-pay"
+    assert shell("fork", "p", "before").code == 4
     assert shell("run", "after", "--agent", "shop:triage", "--resume", "--take-over").json == "closed-pay"
     assert shell("state", "p", "--json").json["seq"] == seq
     assert Path("ledger.txt").read_text().split() == ["pay", "did-pay", "closed-pay"]
