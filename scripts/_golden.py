@@ -204,6 +204,7 @@ def _disputed(seq: int) -> list[Entry]:
         _external(29, b.SuspendRequested("look at it")),
         _external(30, b.RedriveRequested("the bank is back", True)),
         _external(22, b.CancelRequested("enough")),
+        _external(31, b.EffectRevoked("2/book:1", "case/2/book:1", "the hotel is closed")),
         _external(24, b.EffectVerdict("2/mail:1", "failed", reason="nothing came", idempotency_key="case/2/mail:1")),
         _entry(40, seq, b.ContextCleared()),
         _entry(41, seq + 1, b.LifecycleChanged("nowhere")),

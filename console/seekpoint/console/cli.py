@@ -99,8 +99,8 @@ _COMMANDS: dict[str, CommandBody | _Group] = {
     "trim": trim.trim,
     "replay": replay.replay,
     "effects": (
-        "Show external effects, and settle those in doubt by hand.",
-        {"ls": effects.ls, "show": effects.show, "resolve": effects.resolve},
+        "Show external effects, and say what became of them.",
+        {"ls": effects.ls, "show": effects.show, "resolve": effects.resolve, "revoke": effects.revoke},
     ),
     "gates": ("Show the gates that processes wait for.", {"ls": gates.ls}),
     "signal": signal.signal,

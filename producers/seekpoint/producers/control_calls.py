@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from seekpoint.schemas.bodies import Body, EffectVerdict, RedriveRequested, ResumeRequested, SuspendRequested
+from seekpoint.schemas.bodies import (
+    Body,
+    EffectRevoked,
+    EffectVerdict,
+    RedriveRequested,
+    ResumeRequested,
+    SuspendRequested,
+)
 from seekpoint.schemas.errors import ProcessFinished
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
@@ -167,6 +174,27 @@ class ControlCalls:
         body = EffectVerdict(
             key=key, outcome=outcome, output=text, reason=self._scrubbed(reason), idempotency_key=idempotency_key
         )  # fmt: skip
+        return await self._port.append_external(process_id, body, actor=actor)
+
+    async def revoke(
+        self, process_id: str, key: str, reason: str | None = None, *, actor: str | None = None, dry_run: bool = False
+    ) -> bytes | None:
+        """Say that what a settled effect did was undone outside: its compensation is no longer owed.
+
+        The effect reads ``revoked``; its record answers the code as before, and after a rewind to before it the code
+        may make it anew, with a new idempotency key. The order of the log decides: a compensation that has begun ends.
+        The entry's id, once it is in the log; None with ``dry_run``, which only checks. Reads the history.
+
+        Raises ``UnknownProcess``, ``JournalGap``, and ``Refused`` for an effect that is not there, that has not
+        succeeded, or of which nothing is left.
+        """
+        from seekpoint.producers.durable.effects.effect_history import effect_to_revoke
+
+        entries = [one async for one in self._port.recovery.entries(process_id)]
+        call = effect_to_revoke(entries, process_id, key, self._port.reader.limits)
+        if dry_run:
+            return None
+        body = EffectRevoked(key, call.facts.get("idempotency_key") or "", self._scrubbed(reason))
         return await self._port.append_external(process_id, body, actor=actor)
 
     def _scrubbed(self, reason: str | None) -> str | None:

@@ -243,7 +243,10 @@ class _Writer:
 
     # --- external entries
     def _verdict(self, step: Step, draft: Draft) -> Entry:
-        return self._external(step, b.EffectVerdict(f"effect-{step.number % 4}:1", "succeeded", "1", reason="seen"))
+        key = f"effect-{step.number % 4}:1"
+        if step.number % 3 == 0:
+            return self._external(step, b.EffectRevoked(key, reason="taken back"))
+        return self._external(step, b.EffectVerdict(key, "succeeded", "1", reason="seen"))
 
     def _share(self, step: Step, draft: Draft) -> Entry:
         return self._external(step, b.SharedSet("rate", step.number % 4 - 1, str(step.number)))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from hashlib import sha256
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.process_query import ProcessQuery
 from seekpoint.console.services.sender import with_node
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.values.decimals import sum_of_texts
 
 if TYPE_CHECKING:
     from seekpoint.console.services.target import CommandTarget
@@ -66,18 +67,13 @@ class ManyReruns(FrozenStruct, frozen=True, kw_only=True):
             "reruns": len(reruns),
             "finished": sum(one.status == "finished" for one in reruns),
             "same_outcome": sum(one.is_same_outcome for one in reruns),
-            "skipped": len(found) - len(reruns),
-            "cost_usd": _sum([one.right.cost_usd for one in sides]),
-            "first_cost_usd": _sum([one.left.cost_usd for one in sides]),
-            "mean_score": sum(scores) / len(scores) if scores else None,
+            "skipped": sum(one.rerun is None for one in found),
+            "cost_usd": sum_of_texts(one.right.cost_usd for one in sides),
+            "first_cost_usd": sum_of_texts(one.left.cost_usd for one in sides),
+            "mean_score": fmean(scores) if scores else None,
         }
 
 
 def sampled(process_ids: Sequence[str], count: int, seed: str) -> list[str]:
     """Return ``count`` of the processes. Which ones follows from their ids and the seed, whatever else is listed."""
     return sorted(process_ids, key=lambda one: sha256(f"{seed}\0{one}".encode()).digest())[:count]
-
-
-def _sum(costs: Sequence[str | None]) -> str | None:
-    known = [Decimal(cost) for cost in costs if cost is not None]
-    return format(sum(known, Decimal(0)), "f") if known else None

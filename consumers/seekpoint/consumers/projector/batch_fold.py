@@ -119,6 +119,8 @@ def fold_batch(
                 one.is_urgent = True
         elif verdict is Verdict.DELIVERED:
             one.mail = True
+            if type(body) is b.EffectRevoked:
+                one.call_keys.add(body.key)
         elif verdict is Verdict.STALE and type(body) is b.EffectSettled:
             one.mail = True  # the outcome that a former owner knows of an effect in doubt
         elif verdict is Verdict.REFUSED and type(body) is b.SharedSet:

@@ -17,6 +17,7 @@ from seekpoint.producers.history.rerunning import Rerun
 from seekpoint.schemas.errors import HandleLost, InvalidSetting, Retryable, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_budget import amount_of
+from seekpoint.schemas.values.decimals import exact_sum, parse_decimal
 
 __all__ = ["RerunLimits", "ScoredRerun", "rerun_many"]
 
@@ -75,7 +76,7 @@ async def rerun_many(
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 one = task.result()
-                spent += _cost(one)
+                spent = exact_sum((spent, _cost(one)))
                 yield one
         for process_id in left:
             yield ScoredRerun(process_id=process_id, skipped=f"the budget of {limits.budget_usd} USD is spent")
@@ -96,7 +97,9 @@ def _begun(
 ) -> set[asyncio.Task[ScoredRerun]]:
     """Begin as many more reruns as the limits allow."""
     begun = set[asyncio.Task[ScoredRerun]]()
-    while running + len(begun) < limits.concurrency and (limits.budget_usd is None or spent < limits.budget_usd):
+    for _ in range(running, limits.concurrency):
+        if limits.budget_usd is not None and limits.budget_usd <= spent:
+            break
         process_id = next(left, None)
         if process_id is None:
             break
@@ -131,4 +134,4 @@ def _number(found: Any) -> float:
 
 def _cost(one: ScoredRerun) -> Decimal:
     cost = None if one.rerun is None else one.rerun.difference.right.cost_usd
-    return Decimal(cost or 0)
+    return parse_decimal(cost or "0")

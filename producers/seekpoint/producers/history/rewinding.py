@@ -244,7 +244,7 @@ def _check_effects(request: RewindRequest, plan: RewindPlan) -> None:
 
 def _check_compensations(request: RewindRequest, plan: RewindPlan, now: State) -> None:
     """Raise ``EffectsStand`` before anything is done if an effect to compensate has no compensation."""
-    owed = {one.key for one in now.obligations}
+    owed = {one.key for one in now.owed}
     left = [key for key in plan.effects if key not in owed] if request.effects == "compensate" else []
     if left:
         raise EffectsStand(

@@ -25,6 +25,7 @@ __all__ = [
     "DecisionStarted",
     "Diverged",
     "EffectIntended",
+    "EffectRevoked",
     "EffectSettled",
     "EffectVerdict",
     "GateOpened",
@@ -275,6 +276,16 @@ class EffectVerdict(Body, frozen=True):
     error: Json | None = None
     reason: str | None = None
     idempotency_key: str = ""
+
+
+class EffectRevoked(Body, frozen=True):
+    """What a settled effect did was undone outside, as a person reports it: its compensation is no longer owed."""
+
+    KIND = "effect_revoked"
+    EXTERNAL = True
+    key: str = ""
+    idempotency_key: str = ""
+    reason: str | None = None
 
 
 class ObligationRegistered(Body, frozen=True):

@@ -10,11 +10,11 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.attempt_rules import begin_call, charge_end, illegal, take_mail
 from seekpoint.schemas.folding.content_rules import Misfit, Rule, too_big
-from seekpoint.schemas.state.calls import Call, Obligation
+from seekpoint.schemas.state.calls import Call, Obligation, call_width, is_compensated, revoked
 from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_values import size_of
 
-__all__ = ["EFFECT_RULES", "open_effect"]
+__all__ = ["EFFECT_RULES", "open_effect", "revoke"]
 
 _SEMANTICS = ("idempotent", "at_most_once", "observe_only")
 _OUTCOMES = ("succeeded", "failed", "unknown", "stuck")
@@ -82,6 +82,27 @@ def _set_obligations(draft: Draft, obligations: tuple[Obligation, ...], limits: 
     if misfit is None:
         draft.obligations, draft.content_bytes = obligations, grown
     return misfit
+
+
+def revoke(draft: Draft, body: b.EffectRevoked, at_us: int, limits: Limits) -> bool:
+    """Note that what the effect did was undone outside; return False, and change nothing, if it does not fit.
+
+    The record stays, since it answers the code. The obligation stays as a revoked one until the owner drops it: an
+    entry about it that the owner has sent meanwhile fits all the same.
+    """
+    call, owed = draft.calls.get(body.key), [one for one in draft.obligations if one.key == body.key]
+    if call is not None:
+        is_meant = body.idempotency_key in ("", call.facts.get("idempotency_key"))
+        if call.kind != "effect" or call.status != "succeeded" or not is_meant or is_compensated(body.key, draft.calls):
+            return False
+        marked = revoked(call, at_us)
+        grown = draft.content_bytes + call_width(body.key, marked) - call_width(body.key, call)
+        if too_big(grown + len("revoked") * bool(owed), limits) is not None:
+            return False
+        draft.calls.put(body.key, marked)
+        draft.content_bytes = grown
+    rest = tuple(replace(one, status="revoked") if one.key == body.key else one for one in draft.obligations)
+    return not owed or _set_obligations(draft, rest, limits) is None
 
 
 EFFECT_RULES: Mapping[type[b.Body], Rule] = {

@@ -17,7 +17,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.folding.call_rules import CALL_RULES, record_write
 from seekpoint.schemas.folding.content_rules import CONTENT_RULES, Misfit, Rule, too_big
-from seekpoint.schemas.folding.effect_rules import open_effect
+from seekpoint.schemas.folding.effect_rules import open_effect, revoke
 from seekpoint.schemas.folding.seed import apply_seed
 from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -380,6 +380,23 @@ def _control(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     return Verdict.DELIVERED
 
 
+def _revoke(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
+    """Note that an effect was undone outside. A finished process owes nothing: its history alone says it."""
+    body = entry.body
+    assert isinstance(body, b.EffectRevoked)
+    if entry.id in draft.remembered:
+        draft.duplicate_entries += 1
+        return Verdict.DUPLICATE
+    if draft.finished and not _is_shared(entry):
+        return Verdict.DELIVERED
+    if _is_shared(entry) or not revoke(draft, body, entry.ts, limits):
+        draft.refused_externals += 1
+        return Verdict.REFUSED
+    _remember(draft, entry.id)
+    draft.last_kind = body.KIND
+    return Verdict.DELIVERED
+
+
 def _seed(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     """Start a replayed process from the seed's state, if the seed is its first entry."""
     body = entry.body
@@ -398,4 +415,5 @@ _EXTERNALS: dict[type[b.Body], Callable[[Draft, Entry, Limits], Verdict]] = {
     b.SuspendRequested: _control,
     b.ResumeRequested: _control,
     b.RedriveRequested: _control,
+    b.EffectRevoked: _revoke,
 }

@@ -36,6 +36,8 @@ __all__ = [
     "calls_width",
     "input_digest",
     "is_compensated",
+    "is_revoked",
+    "revoked",
     "times_forgotten",
     "turn_of",
     "write_digest",
@@ -131,9 +133,24 @@ class AgentRun(StateValue, frozen=True):
 
 
 def is_compensated(key: str, calls: Mapping[str, Call]) -> bool:
-    """Return whether the effect ``key`` was compensated: nothing of it is left outside."""
-    undo = calls.get(UNDO + key)
-    return undo is not None and undo.kind == "effect" and undo.status == "succeeded"
+    """Return whether the effect ``key`` was compensated or revoked: nothing of it is left outside."""
+    undo, call = calls.get(UNDO + key), calls.get(key)
+    if undo is not None and undo.kind == "effect" and undo.status == "succeeded":
+        return True
+    return call is not None and is_revoked(call)
+
+
+def is_revoked(call: Call) -> bool:
+    """Return whether what the effect did was undone outside. Its record answers the code all the same."""
+    return call.kind == "effect" and call.detail is not None and _REVOKED in call.detail and _REVOKED in call.facts
+
+
+def revoked(call: Call, at_us: int) -> Call:
+    """Return the record of the effect as revoked at that time, in microseconds since 1970."""
+    return msgspec.structs.replace(call, detail=orjson.dumps({**call.facts, _REVOKED: at_us}).decode())
+
+
+_REVOKED = "revoked_at_us"
 
 
 def input_digest(text: Json) -> str:
@@ -142,7 +159,7 @@ def input_digest(text: Json) -> str:
 
 
 class Obligation(StateValue, frozen=True):
-    """An effect that has to be undone should the process be cancelled or fail."""
+    """An effect that has to be undone should the process be cancelled or fail. ``status``: open, stuck or revoked."""
 
     key: Annotated[str, text("key")]
     name: Annotated[str, text("name")]

@@ -281,6 +281,11 @@ class State(Draft):
         return min(in_doubt, key=lambda key: in_doubt[key].seq, default=None)
 
     @property
+    def owed(self) -> tuple[Obligation, ...]:
+        """Return the effects to compensate should the process be cancelled or fail; not those revoked outside."""
+        return tuple(one for one in self.obligations if one.status != "revoked")
+
+    @property
     def shared(self) -> Any:
         """The value of a shared value's process, a fresh copy; None where it was never set."""
         return None if self.shared_json is None else load(self.shared_json)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Final
 
-__all__ = ["DEFAULT_CONTEXT", "EXACT", "exact_sum", "parse_decimal", "plain_text"]
+__all__ = ["DEFAULT_CONTEXT", "EXACT", "exact_sum", "parse_decimal", "plain_text", "sum_of_texts"]
 
 EXACT: Final = Context(
     prec=100,
@@ -54,3 +54,13 @@ def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
 def plain_text(amount: Decimal) -> str:
     """Return ``amount`` without an exponent. Use it for bounded amounts only: a huge one has as many digits."""
     return format(amount, "f")
+
+
+def sum_of_texts(amounts: Iterable[str | None]) -> str | None:
+    """Return the sum of amounts as decimal texts, without those that are not known; None if none is.
+
+    >>> sum_of_texts(["0.10", None, "2"]), sum_of_texts([None])
+    ('2.10', None)
+    """
+    known = [parse_decimal(amount) for amount in amounts if amount is not None]
+    return format(exact_sum(known), "f") if known else None

@@ -1,4 +1,4 @@
-"""``seekpoint effects ls | show | resolve``: show external effects, and settle those in doubt by hand."""
+"""``seekpoint effects ls | show | resolve | revoke``: show external effects, and say what became of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.producers import Client
     from seekpoint.producers.durable.effects.effect_history import EffectHistory
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
-from seekpoint.console.services.options import AsJson, OptionalProcessId, ProcessId
+from seekpoint.console.services.client_calls import with_client
+from seekpoint.console.services.options import ActorName, AsJson, OptionalProcessId, ProcessId, Reason
 from seekpoint.console.services.process_scan import states_of
 
 __all__ = ["effect_facts", "effects_of", "entry_facts"]
@@ -33,9 +35,9 @@ _COLUMNS = (
     Column("attempts", right=True),
     Column("owed"),
 )
-_SETTLED = ("succeeded", "failed")
+_SETTLED = ("succeeded", "failed", "revoked")
 _NOTHING = "no effect is in doubt"
-_KINDS = ("effect_intended", "effect_settled", "effect_verdict")
+_KINDS = ("effect_intended", "effect_settled", "effect_verdict", "effect_revoked")
 
 EffectKey = Annotated[str, typer.Argument(metavar="KEY", help="The effect's key, as ls shows it.", show_default=False)]
 
@@ -80,7 +82,7 @@ def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJ
         entry_facts(logged)
         for batch in history(target.recoverer, process_id, kinds=_KINDS)
         for logged in batch
-        if isinstance(body := logged.entry.body, b.EffectIntended | b.EffectSettled | b.EffectVerdict)
+        if isinstance(body := logged.entry.body, b.EffectIntended | b.EffectSettled | b.EffectVerdict | b.EffectRevoked)
         if body.key == key
     ]
     if json:
@@ -129,6 +131,30 @@ def resolve(
     say(f"{process_id} {key}: {outcome}, as {actor} says; the process settles it when it reaches it")
 
 
+def revoke(
+    target: CommandTarget,
+    process_id: ProcessId,
+    key: EffectKey,
+    reason: Reason = None,
+    by: ActorName = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check that it may be revoked.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Record that a settled effect was undone outside: its compensation is no longer owed."""
+    actor = by or user_name("--by")
+
+    async def send(client: Client) -> None:
+        await client.revoke(process_id, key, reason, actor=actor, dry_run=dry_run)
+
+    target.require_kafka()
+    with_client(target.settings, send)
+    if json:
+        emit_json({"process_id": process_id, "key": key, "revoked": not dry_run, "reason": reason, "actor": actor})
+    else:
+        said = "may be revoked; nothing was written" if dry_run else f"revoked, as {actor} says"
+        say(clean(f"{process_id} {key}: {said}"))
+
+
 # --- facts ------------------------------------------------------------------------------------------------------------
 def effects_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:
     """Yield the facts of each effect in the state, in the order they began."""
@@ -142,12 +168,14 @@ def _ordered(process_id: str, effects: dict[str, Call], state: State) -> Iterato
 
 def effect_facts(process_id: str, key: str, call: Call, state: State) -> dict[str, Any]:
     """Return an effect as plain data: an object of ``seekpoint effects ls --json``."""
+    from seekpoint.schemas.state.calls import is_revoked
+
     facts = call.facts
-    owed = next((one.status for one in state.obligations if one.key == key), None)
+    owed = next((one.status for one in state.owed if one.key == key), None)
     return {
         "process_id": process_id,
         "key": key,
-        "status": call.status,
+        "status": "revoked" if is_revoked(call) else call.status,
         "name": facts.get("name"),
         "semantics": facts.get("semantics"),
         "connector": facts.get("connector"),

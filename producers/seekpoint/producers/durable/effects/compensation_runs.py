@@ -64,7 +64,7 @@ async def compensate(process: DurableProcess) -> None:
 
 def mark_compensated_by_code(process: DurableProcess) -> None:
     """Record that the agent's own code compensates its effects, so that it goes on past them when it runs again."""
-    _mark(process, [f"{UNDO}{obligation.key}" for obligation in process.written.obligations])
+    _mark(process, [f"{UNDO}{obligation.key}" for obligation in process.written.owed])
 
 
 def mark_code_failed(process: DurableProcess) -> None:
@@ -83,7 +83,7 @@ def _mark(process: DurableProcess, marks: list[str]) -> None:
 
 async def settle_obligation(process: DurableProcess, obligation: Obligation) -> None:
     effect = process.written.calls.get(obligation.key)
-    if effect is not None and effect.status == "failed":
+    if obligation.status == "revoked" or (effect is not None and effect.status == "failed"):
         await process.append(b.ObligationSettled(key=obligation.key, outcome="dropped"))
         return
     try:

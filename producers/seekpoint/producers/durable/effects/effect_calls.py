@@ -93,7 +93,7 @@ class EffectCalls(DurableCalls):
         process = self._durable
         if process.is_running_code:
             mark_compensated_by_code(process)
-        if process.written.obligations:
+        if process.written.owed:
             await process.session.before_unrecorded("compensate", "effect")
         await compensate(process)
 

@@ -80,7 +80,7 @@ class EffectFacts:
         if mark in written.patches and f"{mark}/" not in written.patches:
             return False
         compensation = written.calls.get(mark)
-        none_due = written.cancelled is None and all(one.status == "stuck" for one in written.obligations)
+        none_due = written.cancelled is None and all(one.status == "stuck" for one in written.owed)
         return none_due and compensation is not None and compensation.status == EffectStatus.SUCCEEDED
 
     def begin_attempt(self) -> None:

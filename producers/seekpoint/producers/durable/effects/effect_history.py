@@ -12,13 +12,14 @@ from seekpoint.producers.durable.replay.recorded_run import Admission, numbered
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.state.calls import Call
+from seekpoint.schemas.errors import Refused
+from seekpoint.schemas.state.calls import Call, is_compensated, revoked
 from seekpoint.schemas.state.process_state import Draft, State
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
 
-__all__ = ["EffectHistory", "effects_in"]
+__all__ = ["EffectHistory", "effect_to_revoke", "effects_in"]
 
 
 def effects_in(history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> dict[str, Call]:
@@ -27,6 +28,30 @@ def effects_in(history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMIT
     for offset, entry in numbered(history):
         found.take(offset, entry)
     return found.effects
+
+
+def effect_to_revoke(
+    history: Iterable[Logged | Entry], process_id: str, key: str, limits: Limits = DEFAULT_LIMITS
+) -> Call:
+    """Return the effect if it may be revoked. Raises ``Refused`` with what it is otherwise, and ``JournalGap``."""
+    effects = effects_in(history, limits)
+    call = effects.get(key)
+    if call is None:
+        raise Refused(
+            "the process has no such effect", process_id=process_id, key=key,
+            hint=f"list its effects: seekpoint effects ls {process_id} --all",
+        )  # fmt: skip
+    if call.status != "succeeded":
+        raise Refused(
+            f"only an effect that has succeeded is revoked, this one is {call.status}", process_id=process_id, key=key,
+            hint=f"settle an effect in doubt: seekpoint effects resolve {process_id} {key}",
+        )  # fmt: skip
+    if is_compensated(key, effects):
+        raise Refused(
+            "nothing of the effect is left: it was compensated or revoked before", process_id=process_id, key=key,
+            hint=f"see it: seekpoint effects show {process_id} {key}",
+        )  # fmt: skip
+    return call
 
 
 class EffectHistory:
@@ -41,6 +66,8 @@ class EffectHistory:
         dropped = _effects(self._admission.draft) if isinstance(entry.body, _DROPPING) else {}
         if self._admission.admits(offset, entry):
             self._dropped |= dropped
+            if isinstance(entry.body, b.EffectRevoked) and (call := self._dropped.get(entry.body.key)) is not None:
+                self._dropped[entry.body.key] = revoked(call, entry.ts)
 
     @property
     def effects(self) -> dict[str, Call]:

@@ -15,7 +15,7 @@ from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.calls import UNDO, Call, is_compensated
+from seekpoint.schemas.state.calls import UNDO, Call, is_compensated, revoked
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader
@@ -50,7 +50,9 @@ def _effects_since(reader: LogReader, process_id: str, past: State, stop: int) -
                 entry = entry_of(record, reader.codec, reader.partitions)
             except UndecodableRecord:
                 continue
-            applied = advance(draft, record.offset, entry, reader.limits) is Verdict.APPLIED
-            if applied and isinstance(entry.body, b.EffectIntended | b.EffectSettled):
+            verdict = advance(draft, record.offset, entry, reader.limits)
+            if verdict is Verdict.DELIVERED and isinstance(entry.body, b.EffectRevoked) and entry.body.key in found:
+                found[entry.body.key] = revoked(found[entry.body.key], entry.ts)
+            if verdict is Verdict.APPLIED and isinstance(entry.body, b.EffectIntended | b.EffectSettled):
                 found[entry.body.key] = replace(draft.calls[entry.body.key], position=0)
     return found

@@ -174,6 +174,8 @@ class _Table:
         if isinstance(body, b.Signal):
             self._mail[entry.id] = entry
             return None
+        if isinstance(body, b.EffectRevoked):
+            return self._revoke(entry, body)
         if isinstance(body, b.CallsSetAside):
             for key in orjson.loads(body.keys):
                 if (aside := self._open.get(key)) is not None:  # else a fork's, that its parent began
@@ -223,6 +225,14 @@ class _Table:
         if isinstance(told, b.Signal):
             one.output, one.facts["signal"] = orjson.loads(told.payload), told.name
         self.found.append(one)
+        return one
+
+    def _revoke(self, entry: Entry, body: b.EffectRevoked) -> CallRecord | None:
+        one = self._open.get(body.key)
+        if one is None or one.kind != "effect" or one.status != "succeeded":
+            return None
+        one.status = "revoked"
+        one.facts |= {"revoked_by": entry.actor, "revoke_reason": body.reason}
         return one
 
     def _end(self, entry: Entry, output: Callable[[Any], Any]) -> CallRecord | None:

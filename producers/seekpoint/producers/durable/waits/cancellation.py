@@ -62,9 +62,7 @@ class Cancellation:
         An effect or a child in doubt is completed first: else nobody knows whether there is anything to compensate.
         """
         written = self._session.written
-        return bool(written.obligations) or any(
-            call.kind in _COMPLETED_WHEN_OPEN for call in written.open_calls.values()
-        )
+        return bool(written.owed) or any(call.kind in _COMPLETED_WHEN_OPEN for call in written.open_calls.values())
 
     def error(self) -> Cancelled:
         """Return the exception for the code."""
