@@ -115,7 +115,7 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
         until_us=until_us,
         in_doubt=sum([call.kind not in _MOMENTS and call.status != "stuck" for call in calls]) if calls else 0,
         unsettled=sum([call.kind == "effect" for call in calls]) if calls else 0,
-        owed=0 if state.finished else len(state.owed),
+        owed=len(state.owed),
         error=None if failure is None else f"{failure.type}: {failure.message}"[:_ERROR_CHARS_MAX],
         spent=None if budget is None else budget.spent_texts(),
         parent_id=state.lineage.parent_id,

@@ -283,7 +283,7 @@ class State(Draft):
     @property
     def owed(self) -> tuple[Obligation, ...]:
         """Return the effects to compensate should the process be cancelled or fail; not those revoked outside."""
-        return tuple(one for one in self.obligations if one.status != "revoked")
+        return () if self.finished else tuple(one for one in self.obligations if one.status != "revoked")
 
     @property
     def shared(self) -> Any:

@@ -41,10 +41,19 @@ COMPENSATION_RETRY = Retry(attempts=5, backoff_s=0.5, backoff_max_s=30.0)
 
 
 async def compensate(process: DurableProcess) -> None:
-    """Make all compensations that are due, the newest effect's first. Raises ``ObligationStuck`` if any is left."""
+    """Make all compensations that are due, the newest effect's first. Raises ``ObligationStuck`` if any is left.
+
+    It reads the log first: somebody may have revoked an effect. What is revoked meanwhile counts if it is not begun.
+    """
     left: list[str] = []
     cause: Exception | None = None
-    for obligation in reversed(process.written.obligations):
+    keys = [one.key for one in reversed(process.written.obligations)]
+    if keys:
+        await process.effects.read_log()
+    for key in keys:
+        obligation = next((one for one in process.written.obligations if one.key == key), None)
+        if obligation is None:
+            continue
         try:
             await settle_obligation(process, obligation)
         except (EffectUnknown, EffectFailed, UnknownConnector) as exc:
