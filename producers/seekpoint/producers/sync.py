@@ -89,6 +89,7 @@ class SyncNode(_SyncMain):
         promote = blocking(_target.promote)
         rerun = blocking(_target.rerun)
         plan_rerun = blocking(_target.plan_rerun)
+        rerun_many = blocking(_target.rerun_many)
         run = blocking(_target.run)
         recover = blocking(_target.recover)
         entries = blocking(_target.entries)
@@ -98,6 +99,7 @@ class SyncNode(_SyncMain):
         deny = blocking(_target.deny)
         cancel = blocking(_target.cancel)
         verdict = blocking(_target.verdict)
+        revoke = blocking(_target.revoke)
 
 
 class SyncClient(_SyncMain):
@@ -128,6 +130,8 @@ class SyncClient(_SyncMain):
         suspend = blocking(_target.suspend)
         resume = blocking(_target.resume)
         redrive = blocking(_target.redrive)
+        verdict = blocking(_target.verdict)
+        revoke = blocking(_target.revoke)
         redrive_failed = blocking(_target.redrive_failed)
         schedules = blocking(_target.schedules)
         pause_schedule = blocking(_target.pause_schedule)

@@ -65,11 +65,21 @@ async def test_a_revoked_effect_is_not_compensated(node: Node, log: MemoryLog, l
     assert records["pay:1"].facts["revoke_reason"] == "reversed by the bank"
 
 
-async def test_a_revocation_counts_for_the_compensation_after_it(node: Node, ledger: Ledger) -> None:
-    """The owner reads the log before it compensates."""
+async def test_a_revocation_counts_for_the_compensation_after_it(
+    node: Node, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner reads the log before it compensates, and sees what came just before."""
     async with node.open("p") as process:
         await pay_twice(process, ledger)
-        await node.revoke("p", "pay:1")
+        context = durable_side(process).effects
+        read = context.read_log
+
+        async def revoked_and_read() -> bool:
+            monkeypatch.setattr(context, "read_log", read)
+            await node.revoke("p", "pay:1")
+            return await read()
+
+        monkeypatch.setattr(context, "read_log", revoked_and_read)
         await process.compensate()
     assert ledger.taken_back == ["7 of 'paid 7'"]
 
