@@ -78,16 +78,16 @@ def test_export_writes_decisions_as_a_data_set(seekpoint: Shell, log: MemoryLog)
             pass
 
     on(log, two)
-    assert seekpoint("export", "--dataset", "one.jsonl", "p", "--json").json == {"file": "one.jsonl", "decisions": 2}
+    assert seekpoint("export", "--dataset", "one.jsonl", "p", "--kind", "decision").code == 0
     rows = [json.loads(line) for line in Path("one.jsonl").read_text().splitlines()]
     assert [(row["process"], row["key"]) for row in rows] == [("p", "1/answer:1"), ("p", "2/answer:1")]
     last = rows[-1]
     assert [message["content"] for message in last["request"]["messages"]] == ["be brief", "question 1", "question 2"]
     assert last["response"]["content"] == "yes"
-    assert (last["model"], last["policy"], last["cost_usd"]) == ("m", "7", "3")
+    assert (last["model"], last["facts"]["policy"], last["cost_usd"]) == ("m", "7", "3")
     assert last["usage"] == {"input_tokens": 3, "output_tokens": 1}
-    assert last["tool_calls"] is None
-    assert seekpoint("export", "--dataset", "all.jsonl", "--all").code == 0
+    assert last["facts"]["tool_calls"] is None
+    assert seekpoint("export", "--dataset", "all.jsonl", "--all", "--kind", "decision").code == 0
     everybodys = [json.loads(line)["process"] for line in Path("all.jsonl").read_text().splitlines()]
     assert sorted(everybodys) == ["p", "p", "q", "q"]
     assert seekpoint("export", "--dataset", "none.jsonl").code == 2

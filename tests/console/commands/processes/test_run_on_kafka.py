@@ -62,7 +62,7 @@ def test_a_run_is_shown_checked_exported_and_traced(
     assert shell("import", "p.spk", "--as", "q", "--json").json["entries"] == 0
     assert shell("verify", "p", "q").code == 0
     assert shell("state", "q", "--json").json["finished"] is True
-    assert shell("export", "--dataset", "all.jsonl", "--all", "--json").json["decisions"] == 4
+    assert shell("export", "--dataset", "all.jsonl", "--all", "--kind", "decision", "--json").json["calls"] == 4
     rows = [json.loads(line) for line in Path("all.jsonl").read_text().splitlines()]
     assert {row["process"] for row in rows} == {"p", "q"}
     assert shell("trace", "p", "--json").json == shell("trace", "p", "--json").json

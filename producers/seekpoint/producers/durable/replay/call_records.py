@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +20,7 @@ from seekpoint.schemas.state.calls import turn_of
 from seekpoint.schemas.state.process_budget import amount_of
 from seekpoint.schemas.values.decimals import exact_sum
 
-__all__ = ["Attempt", "CallRecord", "Decisions", "asked", "decisions", "total_cost"]
+__all__ = ["CALL_KINDS", "Attempt", "CallRecord", "CallTable", "asked", "total_cost"]
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ def asked(entries: Iterable[Entry]) -> list[CallRecord]:
 
     A key that a rewind forgot and the code used again is two calls.
     """
-    table = _Table()
+    table = CallTable()
     for entry in entries:
         table.take(entry)
     return table.found
@@ -128,42 +128,22 @@ def total_cost(calls: Iterable[CallRecord]) -> str | None:
     return format(exact_sum(costs), "f") if costs else None
 
 
-def decisions(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
-    """Yield every decision that has ended: whole request, response, usage, cost, policy, model, process and key."""
-    found = Decisions()
-    return (row for entry in entries if (row := found.take(entry)) is not None)
-
-
-class Decisions:
-    """Collects the decisions of one process from its entries."""
-
-    def __init__(self) -> None:
-        self._table = _Table()
-
-    def take(self, entry: Entry) -> dict[str, Any] | None:
-        """Return the decision that ``entry`` ends; None if it ends none."""
-        one = self._table.take(entry)
-        if one is None or not isinstance(entry.body, b.DecisionMade) or entry.body.outcome == "retry":
-            return None
-        facts = one.to_dict()
-        told = {"process": entry.process_id, "request": facts["input"], "response": facts["output"]}
-        return told | {name: facts[name] for name in _OF_DECISIONS}
-
-
-_OF_DECISIONS = (
-    *("key", "name", "turn", "status", "error", "usage", "cost_usd", "model", "policy", "tool_calls"),
-    *("started_at_us", "duration_us", "seq"),
-)
-
-
-class _Table:
+class CallTable:
     """Collects the calls of one process from its entries."""
 
     def __init__(self) -> None:
         self.found: list[CallRecord] = []
+        """The calls, in the order in which they began."""
         self._open: dict[str, CallRecord] = {}
         self._requests: dict[str, Any] = {}
         self._mail: dict[bytes, Entry] = {}
+
+    def take_masked(self, entry: Entry, masked: Entry) -> None:
+        """Read the next entry as ``masked`` tells it. The keys of ``entry`` say which entries are about one call."""
+        known = {name: value for name in _PAIRING if (value := getattr(entry.body, name, None)) is not None}
+        one = self.take(masked._replace(body=replace(masked.body, **known)))
+        if one is not None:
+            one.key = getattr(masked.body, "key", one.key)
 
     def take(self, entry: Entry) -> CallRecord | None:
         """Return the call that ``entry`` is about; None if it is about none."""
@@ -253,6 +233,10 @@ class _Table:
         return one
 
 
+_PAIRING = ("key", "keys", "shared_with")
+"""The fields that name calls."""
+
+
 def _fact(body: Any, name: str) -> Any:
     value = getattr(body, name)
     return orjson.loads(value) if name == "tool_calls" and value is not None else value
@@ -267,6 +251,9 @@ _BEGIN: Mapping[type[b.Body], tuple[str, str, tuple[str, ...]]] = {
     b.ChildSpawned: ("child", "input", ("child_id", "agent")),
 }
 """By the entry that begins a call: its kind, the field with the request, and the fields that become facts."""
+
+CALL_KINDS = (*(kind for kind, _, _ in _BEGIN.values()), "decision", "receive")
+"""Every kind of call."""
 
 _END: Mapping[type[b.Body], Callable[[Any], Any]] = {
     b.StepEnded: lambda body: orjson.loads(body.output),
