@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.replay.call_difference import Difference
@@ -266,6 +267,11 @@ class HistoryMatcher(ScopeTracker):
     def _begins(self, prefix: str, kind: str, suffix: str, digest: str) -> bool:
         record = self.records.get(prefix + suffix)
         return record is not None and record.position == 1 and record.kind == kind and record.digest == digest
+
+    @cached_property
+    def recorded_children(self) -> dict[str, str]:
+        """The digests of the recorded calls that spawned a child, by the ids of the children."""
+        return {call.facts["child_id"]: call.digest for call in self.records.values() if call.kind == "child"}
 
     # --- permissive
     def _permissive(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> CallPlace:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.durable.durable_process import DurableCalls
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.effects.fork_effects import check_fork_may
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.steps.agent import check_is_agent
@@ -35,11 +35,12 @@ class ChildCalls(DurableCalls):
     def spawn(self, agent: Agent, child_id: str, input: Any = None, *, key: str | None = None) -> Child:
         """Run ``agent`` as the process ``child_id``, beside this code; ``await child.result()`` returns its result.
 
-        The child begins once its spawn is journaled here. An id is never free again: derive it from this process's id.
-        The child ends before the turn or the run does, awaited or not. On a worker that has code for ``agent`` the
-        child is submitted to the inbox, and any worker runs it. Elsewhere it runs beside this code, and if this run
-        fails, the child is released as it stands and resumed with this process. Raises ``ReplayDivergence``,
-        ``UnserializableValue``, and ``Refused`` for this process's own id.
+        The child begins once its spawn is journaled here. An id is never free again: derive it from this process's id,
+        as in ``f"{process.process_id}.1"``, so that a fork has children of its own. The child ends before the turn or
+        the run does, awaited or not. On a worker that has code for ``agent`` the child is submitted to the inbox, and
+        any worker runs it. Elsewhere it runs beside this code, and if this run fails, the child is released as it
+        stands and resumed with this process. Raises ``ReplayDivergence``, ``UnserializableValue``, and ``Refused`` for
+        this process's own id.
         """
         from seekpoint.producers.durable.waits.child_runs import Child
 
@@ -49,25 +50,42 @@ class ChildCalls(DurableCalls):
             raise Refused("a process is not its own child", process_id=child_id)
         check_ownable(child_id)
         text = dump(input, process.limits)
-        digest = text_digest(agent.name, f"{child_id}\0{text}")
+        asked_id = _recorded_id(process, agent, child_id, text) if process.matcher.records else child_id
         try:
-            place = process.matcher.place("child", agent.name, digest, key)
+            place = process.matcher.place("child", agent.name, _digest(agent, asked_id, text), key)
         except ReplayDivergence as exc:  # raised here, where nothing is awaited: the run reports the difference
             exc.asks = exc.asks or b.ChildSpawned(name=agent.name, child_id=child_id, input=text)
             raise
         process.cancellation.check_call(place)
         if process.executes(place) and (place.record is None or place.record.status == "started"):
             check_fork_may(process, "child", place.key)
-        child = Child(process, place, agent, child_id, text)
+        child = Child(process, place, agent, child_id if place.record is None else asked_id, text)
         if not process.executes(place):
             return child
         if place.record is None:
             child.begin(
                 b.ChildSpawned(
-                    key=place.key, position=place.position, name=agent.name, digest=digest, child_id=child_id,
-                    agent=agent.name, version=agent.version, input=text,
+                    key=place.key, position=place.position, name=agent.name, digest=_digest(agent, child_id, text),
+                    child_id=child_id, agent=agent.name, version=agent.version, input=text,
                 )
             )  # fmt: skip
         elif place.record.status == "started":
             child.begin(None)
         return child
+
+
+def _digest(agent: Agent, child_id: str, text: str) -> str:
+    return text_digest(agent.name, f"{child_id}\0{text}")
+
+
+def _recorded_id(process: DurableProcess, agent: Agent, child_id: str, text: str) -> str:
+    """Return the id that the history has for this child, if the code derives the id from that of its process.
+
+    The code of a fork, or of a parent that took over a fork's calls, asks for another id than the one that made the
+    record: the record of ``case-17.1`` answers ``case-17-b.1``.
+    """
+    recorded, ending = process.matcher.recorded_children, child_id.removeprefix(process.process_id)
+    if child_id in recorded or ending == child_id or ending[:1].isalnum():
+        return child_id
+    alike = (one for one, digest in recorded.items() if one.endswith(ending) and digest == _digest(agent, one, text))
+    return next(alike, child_id)
