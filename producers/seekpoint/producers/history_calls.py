@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.agent_run import RECORDED, run_agent
 from seekpoint.producers.node_runtime import NodeRuntime
-from seekpoint.producers.opening import Opener, Opening, OpenRequest
+from seekpoint.producers.opening import Opener, Opening, OpenRequest, wait_for_death_s
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas.values.json_values import dump
 
@@ -58,7 +58,8 @@ class HistoryCalls:
         ``effects`` says what becomes of an effect, and of a child, that no inherited record answers: ``refused``
         (``EffectRefused``), ``recorded`` (the parent's later effects answer equal requests, else refused) or ``live``
         (made, with idempotency keys of the fork). ``permissive``: the parent's later calls of all kinds answer equal
-        requests. What the fork does anew is written to the fork only.
+        requests. What the fork does anew is written to the fork only. If somebody claimed ``process_id`` and wrote
+        nothing, as a fork that was killed leaves it, this waits until that owner is known to be dead.
 
         Raises ``UnknownProcess``, ``UnknownPoint``, ``InvalidName``, and what ``open`` raises; ``Refused`` if
         ``process_id`` was ever used, for a moment that is not there, and for an answer that cannot be given.
@@ -69,8 +70,12 @@ class HistoryCalls:
             parent_id=parent_id, at=at_seq if at is None else at, answers=answers or {}, effects=effects,
             permissive=permissive, reason=reason, actor=actor,
         )  # fmt: skip
-        cause, inherit = Cause(actor=actor), partial(forked_by, self._runtime, request)
-        return self._opener.opening(OpenRequest(process_id=process_id, cause=cause, inherit=inherit))
+        return self._opener.opening(
+            OpenRequest(
+                process_id=process_id, cause=Cause(actor=actor), inherit=partial(forked_by, self._runtime, request),
+                wait_s=wait_for_death_s(self._runtime.settings),
+            )
+        )  # fmt: skip
 
     async def plan_fork(
         self,

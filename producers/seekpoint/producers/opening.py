@@ -27,6 +27,7 @@ from seekpoint.producers.writer.pending import Cause, HandleStatus
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.config.error_texts import traceback_of
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     Cancelled,
@@ -47,7 +48,7 @@ from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.wire.codec import encode_within
 
-__all__ = ["OpenRequest", "Opener", "Opening"]
+__all__ = ["OpenRequest", "Opener", "Opening", "wait_for_death_s"]
 
 _LOOK_AGAIN_S = 0.25
 
@@ -61,7 +62,7 @@ class OpenRequest(FrozenStruct, frozen=True, kw_only=True):
     accept_degraded: bool = False
     wait_s: float = 0.0
     inherit: Callable[[], Awaitable[b.Forked]] | None = None
-    """Returns the entry that a fork begins with, before its id is claimed: the first claim uses up an id."""
+    """Returns the entry that a fork begins with, before its id is claimed: that entry uses up the id."""
     options: RunOptions = PLAIN
     refuse: Callable[[State], None] | None = None
     """Raises an error to refuse the recovered state, before the process is claimed."""
@@ -69,6 +70,11 @@ class OpenRequest(FrozenStruct, frozen=True, kw_only=True):
     """Whether the process must exist: then the open recovers it, and never presumes that it does not exist."""
     known: Callable[[PartitionTail], State | None] | None = None
     """Returns the state as of the tail's position, if it was folded from this tail: then no recovery is needed."""
+
+
+def wait_for_death_s(settings: Settings) -> float:
+    """Return how long to wait for a process until an owner that was killed on another host is known to be dead."""
+    return settings.owner_timeout_s + 2 * settings.heartbeat_interval_s + 1
 
 
 class Opening:

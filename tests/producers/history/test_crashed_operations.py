@@ -11,10 +11,12 @@ import pytest
 
 from cuts import cut_after, cuts, of_kind, until
 from folding import refold
+from owners import Owner
+from seekpoint.consumers.heartbeats.liveness import Heartbeat, Heartbeats
 from seekpoint.producers import Effect, Node, Process, agent
-from seekpoint.schemas import MemoryLog
+from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import Refused
+from seekpoint.schemas.errors import OwnerAlive, Refused
 from seekpoint.schemas.state.calls import UNDO
 
 done: Counter[str] = Counter()
@@ -145,3 +147,45 @@ async def test_a_rewind_that_dies_while_it_compensates_goes_on_when_it_is_repeat
             assert await node.run(shop, "p") == ["reject", "last"]
         assert done == Counter({"last": 1}) + Counter({"took back goods": not settled[-1]})
     assert {*settled} == {False, True}
+
+
+def left_behind(log: MemoryLog, process_id: str) -> Heartbeats:
+    """Claim a process as a node on another host does, which then dies: its heartbeat stays as it is."""
+    owner = Owner(log.append, log.partitions, process_id)
+    owner.claim("node-far")
+    assert owner.claim_id is not None
+    heartbeats = Heartbeats(log, Settings(redis_url=None))
+    heartbeats.publish(Heartbeat("node-far", "boot-1", (owner.claim_id,), 1))
+    return heartbeats
+
+
+async def test_an_id_that_a_fork_on_another_host_left_claimed_is_free_again(log: MemoryLog) -> None:
+    """The fork is asked for once more, on a node that has just begun to watch: it waits until the owner is dead.
+
+    ActiveGraph writes the row of a fork first: the id of one that died behind it is used up.
+    """
+    async with Node.in_memory(log) as node:
+        await cut_off(node)
+    left_behind(log, "q")
+    async with Node.in_memory(log, owner_timeout_s=0.6, heartbeat_interval_s=0.1) as node:
+        async with node.fork("p", "q") as fork:
+            assert fork.state.lineage.parent_id == "p"
+            content_hash = fork.state.content_hash
+        assert content_hash == (await node.recover("p")).state.content_hash
+        with pytest.raises(Refused, match="never used"):
+            await node.fork("p", "q")
+    assert len(of_kind(log, b.Forked, "q")) == 1
+
+
+async def test_an_id_that_a_living_node_has_claimed_is_not_taken_from_it(log: MemoryLog) -> None:
+    """Two forks of one id at once: the owner's heartbeat moves, so the other one is refused in the end."""
+    async with Node.in_memory(log) as node:
+        await cut_off(node)
+    quick: dict[str, Any] = {"owner_timeout_s": 0.6, "heartbeat_interval_s": 0.1}
+    async with Node.in_memory(log, node_id="one", **quick) as one, Node.in_memory(log, node_id="two", **quick) as two:
+        async with one.open("q") as process:
+            with pytest.raises(OwnerAlive):
+                await two.fork("p", "q")
+            await process.update("mine", value=True)
+        with pytest.raises(Refused, match="never used"):
+            await two.fork("p", "q")

@@ -17,7 +17,7 @@ from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.history.comparing import ProcessDiff, compare_runs
 from seekpoint.producers.history.forks import ForkPlan, ForkRequest, RunAgain, fork_of, forked_by
-from seekpoint.producers.opening import Opener, Opening, OpenRequest
+from seekpoint.producers.opening import Opener, Opening, OpenRequest, wait_for_death_s
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import HandleLost, InvalidSetting, Refused, Retryable
@@ -176,10 +176,8 @@ def _opening(
     runtime: NodeRuntime, request: RerunRequest, begins: Callable[[], Awaitable[b.Forked]] | None
 ) -> OpenRequest:
     """Return how the rerun is opened: a new one begins as a fork, another one is claimed once its owner is dead."""
-    settings = runtime.settings
     return OpenRequest(
-        process_id=request.rerun_id, cause=Cause(actor=request.actor),
-        wait_s=settings.owner_timeout_s + 2 * settings.heartbeat_interval_s + 1,
+        process_id=request.rerun_id, cause=Cause(actor=request.actor), wait_s=wait_for_death_s(runtime.settings),
         inherit=begins,
         options=conduct_of(request.agent, ReplayMode.STRICT, Detail.FULL),
     )  # fmt: skip

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,10 +43,10 @@ from seekpoint.schemas import bodies as b
 append, when = LogSession.append, sys.argv.pop(1)
 
 async def dies(self, body):
-    if isinstance(body, b.Forked) and when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
+    if isinstance(body, b.Forked) and when != "after":
+        os.kill(os.getpid(), signal.SIGSTOP if when == "stopped" else signal.SIGKILL)
     acknowledged = await append(self, body)
-    if isinstance(body, b.Forked):
+    if isinstance(body, b.Forked) and when == "after":
         os.kill(os.getpid(), signal.SIGKILL)
     return acknowledged
 
@@ -107,6 +110,30 @@ def test_a_fork_that_dies_around_its_entry_is_whole_or_nothing(
     assert shell("fork", "p", "before").code == 4
     assert shell("run", "after", "--agent", "shop:triage", "--resume", "--take-over").json == "closed-pay"
     assert shell("state", "p", "--json").json["seq"] == seq
+    assert Path("ledger.txt").read_text().split() == ["pay", "did-pay", "closed-pay"]
+
+
+@pytest.mark.cluster
+def test_an_id_that_a_stopped_fork_has_claimed_is_free_again(
+    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
+) -> None:
+    """As on another host, nobody sees that its program is gone. If it wakes, it is fenced and writes nothing."""
+    point_at(replace(journal, owner_timeout_s=2.0, heartbeat_interval_s=0.3))
+    write_module("shop", AGENT)
+    assert shell("run", "p", "--agent", "shop:triage", "--input", "4711").code == 0
+    command = [sys.executable, "-c", KILLED, "stopped", "fork", "p", "q", "--after", "choose:1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as stopped:
+        try:
+            os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+            again = shell("fork", "p", "q", "--permissive", "--after", "choose:1")
+            assert again.code == 0, again.err
+        finally:
+            stopped.send_signal(signal.SIGCONT)
+        err = stopped.communicate(timeout=60)[1]
+        assert (stopped.returncode, "Fenced" in err or "fenced" in err) == (4, True), err
+    assert shell("run", "q", "--agent", "shop:triage", "--resume").json == "closed-pay"
+    kinds = [json.loads(line)["kind"] for line in shell("log", "q", "--json").out.splitlines()]
+    assert kinds.count("claim") > 1
     assert Path("ledger.txt").read_text().split() == ["pay", "did-pay", "closed-pay"]
 
 

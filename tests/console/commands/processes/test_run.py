@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from console_on_memory import OnMemory, on
-from seekpoint.console.commands.processes.run import wait_limit_s
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.consumers.view.view_store import Change
+from seekpoint.producers.opening import wait_for_death_s
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ViewUnavailable
@@ -109,7 +109,7 @@ def test_mistakes_in_the_arguments_are_reported(seekpoint: Shell) -> None:
 def test_run_waits_until_the_owner_timeout_of_a_killed_owner() -> None:
     """The start page kills a run and starts it again at once: with a shorter wait, that would be refused."""
     settings = Settings()
-    assert wait_limit_s(settings) > settings.owner_timeout_s + settings.heartbeat_interval_s
+    assert wait_for_death_s(settings) > settings.owner_timeout_s + settings.heartbeat_interval_s
 
 
 def test_a_mistyped_id_starts_nothing(seekpoint: Shell, log: MemoryLog) -> None:

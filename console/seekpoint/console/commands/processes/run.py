@@ -16,13 +16,12 @@ from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.producers import Agent, Node
-    from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.state.process_state import State
 from seekpoint.console.services.client_calls import plain_value
 from seekpoint.console.services.import_path import load_agent
 from seekpoint.console.services.options import AgentName, AsJson, ProcessId
 
-__all__ = ["run", "wait_limit_s"]
+__all__ = ["run"]
 
 _PROGRESS_S = 1.0
 
@@ -118,13 +117,14 @@ async def _run(
 
     from seekpoint.producers import Node
     from seekpoint.producers.durable.failures.failed_calls import failed_calls
+    from seekpoint.producers.opening import wait_for_death_s
     from seekpoint.schemas.errors import SeekpointError
 
     _cancel_on_sigterm()
     async with Node.connect(target.settings) as node:
         progress = asyncio.create_task(_report_progress(node, process_id))
         try:
-            wait_s = 0 if take_over else wait_limit_s(target.settings)
+            wait_s = 0 if take_over else wait_for_death_s(target.settings)
             result = await node.run(
                 agent, process_id, value, take_over=take_over, wait_s=wait_s, retry_failed=retry_failed, new=new
             )
@@ -166,11 +166,6 @@ def _cancel_on_sigterm() -> None:
 
     with suppress(NotImplementedError, ValueError, RuntimeError):  # Windows, and a thread that is not the main one
         loop.add_signal_handler(signal.SIGTERM, cancel)
-
-
-def wait_limit_s(settings: Settings) -> float:
-    """Return how long a run waits for its process: long enough to see that a killed owner is dead."""
-    return settings.owner_timeout_s + 2 * settings.heartbeat_interval_s + 1
 
 
 async def _report_progress(node: Node, process_id: str) -> None:
