@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from folding import refold
 from seekpoint.producers import Node, Process, agent
-from seekpoint.schemas import MemoryLog
+from seekpoint.schemas import Lifecycle, MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidSetting, MergeConflict, OwnerAlive, ProcessFinished, Refused
 
@@ -97,6 +97,8 @@ async def test_the_parents_code_goes_on_from_what_the_fork_did() -> None:
         await node.approve("fork", "go")
         assert await node.run(work, "fork") == "two"
         await node.promote("fork")
+        merged = (await node.recover("parent")).state
+        assert (merged.lifecycle, merged.finished) == (Lifecycle.RUNNING, False)  # so a worker takes it up
         assert await node.run(work, "parent") == "two"
         assert done == {"first": 1, "second": 1}
         assert (await node.recover("parent")).state.finished

@@ -143,7 +143,7 @@ def _check_resolved(plan: PromotePlan) -> None:
 async def _merged(runtime: NodeRuntime, request: PromoteRequest, parent_id: str, parent: State) -> _Merge:
     recover = runtime.recovery.recover
     fork = (await recover(request.fork_id, must_be_current=True)).state
-    if fork.content_dropped:  # the log may still have the content from before the end
+    if fork.finished:  # its end is no part of its content, which may be dropped: the parent ends by itself
         fork = (await recover(request.fork_id, at_seq=fork.seq - 1)).state
     base_seq = fork.lineage.parent_seq or 0
     base = (await recover(parent_id, at_seq=base_seq)).state
