@@ -130,9 +130,10 @@ def test_what_no_rule_covers_stops_the_data_set(seekpoint: Shell, log: MemoryLog
     """Nothing is written: masks are closed by default."""
     run_all_kinds(log, "p")
     Path("masks.toml").write_text('[[mask]]\nkinds = ["step_started"]\ndo = "redact"\n')
-    refused = seekpoint("export", "--dataset", "d.jsonl", "p", "--masks", "masks.toml")
-    assert (refused.code, "no mask rule covers" in refused.err) == (4, True)
-    assert not list(Path().glob("d.jsonl*"))
+    for file in ("d.jsonl", "d.parquet"):
+        refused = seekpoint("export", "--dataset", file, "p", "--masks", "masks.toml")
+        assert (refused.code, "no mask rule covers" in refused.err) == (4, True)
+        assert not list(Path().glob(f"{file}*"))
 
 
 def test_a_parquet_file_has_the_same_rows(seekpoint: Shell, log: MemoryLog) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -57,8 +58,13 @@ def write_file(file: Path, rows: Iterable[dict[str, Any]], *, overwrite: bool) -
 
 def _write(rows: Iterable[dict[str, Any]], writer: _RowWriter) -> int:
     count = 0
-    for count, row in enumerate(rows, start=1):  # noqa: B007
-        writer.write(row)
+    try:
+        for count, row in enumerate(rows, start=1):  # noqa: B007
+            writer.write(row)
+    except BaseException:
+        with suppress(Exception):  # it would close itself later, when the file is closed
+            writer.close()
+        raise
     writer.close()
     return count
 
