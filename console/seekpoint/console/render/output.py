@@ -146,10 +146,10 @@ def _json_escape(character: str) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun.
 
-    >>> counted(1, "entry"), counted(2, "entry"), counted(0, "record")
-    ('1 entry', '2 entries', '0 records')
+    >>> counted(1, "entry"), counted(2, "entry"), counted(0, "record"), counted(3, "process")
+    ('1 entry', '2 entries', '0 records', '3 processes')
     """
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
 
 

@@ -33,12 +33,12 @@ class ManyReruns(FrozenStruct, frozen=True, kw_only=True):
     """Options of ``Node.rerun_many``."""
 
     def sources(self, target: CommandTarget) -> list[str]:
-        """Return the processes of the agent that have ended and are no reruns, or a sample of them; by id."""
+        """Return the processes of the agent that have ended, or a sample of them; by id. Leave out forks and reruns."""
         from seekpoint.console.render.listing import listed
 
         query = ProcessQuery(agent=self.agent.name, since_us=self.since_us)
         found = (one.summary for one in listed(target, query))
-        ended = [one.process_id for one in found if one.rerun_of is None and one.status in ("finished", "failed")]
+        ended = [one.process_id for one in found if one.parent_id is None and one.status in ("finished", "failed")]
         return sorted(ended if self.sample is None else sampled(ended, self.sample, self.seed))
 
     def run(self, target: CommandTarget, process_ids: Sequence[str]) -> list[ScoredRerun]:

@@ -75,6 +75,11 @@ def test_one_process_is_run_again_on_another_model(shell: Shell) -> None:
     assert (table.code, '"small" is now "large"' in " ".join(table.out.split())) == (0, True), table.out
     assert "rerun" in shell("lineage", "p").out
 
+    assert shell("fork", "p", "p-fork", "--after", "choose:1", "--effects", "recorded").code == 0
+    assert shell("run", "p-fork", "--agent", "shop:triage", "--resume").json == "pay"
+    many = shell("rerun", *CODE, "--model", "large", "--dry-run")
+    assert (many.out.split(), "1 process would be" in many.err) == (["p"], True), "neither the fork nor the rerun"
+
     other = shell("rerun", "p", "other", *CODE, "--input", "6")
     assert (other.code, "EffectRefused" in other.err) == (1, True), other.err
     assert ledger() == ["small", "paid-4", "large", "small"]

@@ -219,11 +219,30 @@ def _many(target: CommandTarget, many: ManyReruns, report: Path | None, *, dry_r
         emit_json({"summary": summary, "reruns": [_scored_facts(one) for one in found]})
     else:
         emit_table(_COLUMNS, map(_row, found))
-        say(clean(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in summary.items())))
+        say(clean(_told(summary)))
     if report is not None:
         say(f"wrote {report}")
     ended = [one.rerun is not None and one.rerun.status == "finished" and one.score_error is None for one in found]
     return 0 if all(ended) else EXIT_FAULT
+
+
+def _told(summary: Mapping[str, Any]) -> str:
+    """Return the summary as a line for people.
+
+    >>> _told({"agent": "a", "model": "m", "reruns": 3, "finished": 2, "same_outcome": 1, "skipped": 0,
+    ...     "cost_usd": "0.5", "first_cost_usd": None, "mean_score": 1 / 3})
+    '3 reruns of a on m: 2 finished, 1 with the same outcome, 0 skipped; cost 0.5 USD; mean score 0.333'
+    """
+    model = "" if summary["model"] is None else f" on {summary['model']}"
+    counts = f"{summary['finished']} finished, {summary['same_outcome']} with the same outcome, "
+    counts += f"{summary['skipped']} skipped"
+    parts = [f"{counted(summary['reruns'], 'rerun')} of {summary['agent']}{model}: {counts}"]
+    if (cost := summary["cost_usd"]) is not None:
+        first = summary["first_cost_usd"]
+        parts.append(f"cost {cost} USD" + ("" if first is None else f", the first runs {first} USD"))
+    if (score := summary["mean_score"]) is not None:
+        parts.append(f"mean score {score:.3g}")
+    return "; ".join(parts)
 
 
 def _scored_facts(one: ScoredRerun) -> dict[str, Any]:
