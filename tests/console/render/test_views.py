@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -248,6 +249,16 @@ def test_every_kind_of_entry_has_a_line_and_a_json_object(body: type[bodies.Body
 def test_an_entry_is_summarised_in_one_line(body: bodies.Body, what: str) -> None:
     """What matters of it, whatever its fields are called."""
     assert shown(body) == what
+
+
+def test_a_line_about_a_call_begins_with_its_key() -> None:
+    """What only programs read is left out: digests, policies, positions, times in microseconds, a first attempt."""
+    ended = bodies.StepEnded(key="a:1", output="7", name="a", digest="d", duration_us=1, ended_at_us=2)
+    assert shown(ended).startswith("a:1: ")
+    assert "output 7" in shown(ended)
+    assert not [word for word in ("attempt", "digest", "_us", "name") if word in shown(ended)]
+    assert "attempt 2" in shown(replace(ended, attempt=2))
+    assert shown(bodies.GateOpened("go:1", name="go", prompt="null")) == "go:1"
 
 
 def test_an_entry_that_was_not_applied_is_marked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from seekpoint.producers import Agent, Node, Process, VirtualClock, agent
 from seekpoint.producers.durable.replay.recorded_run import applied
 from seekpoint.producers.history.history_points import HistoryPoint
 from seekpoint.producers.history.inherited_calls import calls_of
-from seekpoint.schemas import MemoryLog
+from seekpoint.schemas import Lifecycle, MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import EffectRefused, InvalidSetting, JournalGap, LimitExceeded, Refused
@@ -328,6 +329,34 @@ async def test_the_calls_of_a_fork_are_shown_with_those_that_it_inherits(log: Me
     choice = calls_of(read, "q")[2]
     assert (choice.output, choice.facts["answered_by"]) == ({"amount": 7}, "q")
     assert [one.key for one in calls_of(gone, "q")] == ["pay:1", "tell:1"]
+
+
+async def test_the_calls_of_a_process_are_shown_with_the_answers_it_was_given_later(log: MemoryLog) -> None:
+    """By a rewind, and by the fork that was promoted into it. Its other calls stay as they were."""
+
+    @agent("chooses")
+    async def chooses(process: Process, _: Any) -> Any:
+        first = await process.step("look", lambda: 1)
+        await process.decide("choose", lambda request: "a", {})
+        return await process.receive("never") or first
+
+    def shown() -> list[tuple[str, Any, Any]]:
+        found = calls_of(lambda name: list(applied(entries_of(log, name))), "p")
+        return [(one.key, one.output, one.facts.get("answered_by")) for one in found]
+
+    async with Node.in_memory(log) as node:
+        run = asyncio.ensure_future(node.run(chooses, "p", None))
+        async with asyncio.timeout(5):
+            while (await node.recover("p", missing_ok=True)).state.lifecycle is not Lifecycle.AWAITING:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        async with node.fork("p", "q", answers={"choose:1": "b"}):
+            pass
+        await node.promote("q", prefer="fork")
+        assert shown() == [("look:1", 1, None), ("choose:1", "b", "q")]
+        await node.rewind("p", answers={"choose:1": "c"})
+        assert shown() == [("look:1", 1, None), ("choose:1", "c", "p")]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,19 @@ def _summary(kind: str, body: Mapping[str, Any]) -> str:
     write = _SUMMARIES.get(kind)
     if write is not None:
         return write(body)
-    return ", ".join(f"{name} {_text(value)}" for name, value in body.items() if value not in (None, "", {}, []))
+    told = {name: value for name, value in body.items() if name not in _LEFT_OUT and value not in (None, "", {}, [])}
+    if isinstance(key := told.pop("key", None), str):
+        told.pop("name", None)
+        told = {name: value for name, value in told.items() if (name, value) != ("attempt", 1)}
+        key += ": " if told else ""
+    return (key or "") + ", ".join(f"{name} {_text(value)}" for name, value in told.items())
+
+
+_LEFT_OUT = frozenset(
+    {"definition", "digest", "duration_us", "ended_at_us", "estimate", "idempotency_key", "irreversible", "policy"}
+    | {"position", "shared_messages", "started_at_us"}
+)
+"""Fields of calls and agents that a line leaves out: JSON has them."""
 
 
 def _claim(body: Mapping[str, Any]) -> str:

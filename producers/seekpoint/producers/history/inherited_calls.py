@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from seekpoint.producers.durable.replay.call_records import CallRecord, asked
+from seekpoint.producers.durable.replay.call_records import CallRecord, CallTable, asked
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalGap, UnknownProcess
 from seekpoint.schemas.state.calls import call_of
@@ -22,16 +22,19 @@ __all__ = ["calls_of"]
 def calls_of(read: Callable[[str], Sequence[Entry]], process_id: str) -> list[CallRecord]:
     """Return every call in the order in which they began. ``read`` returns the applied entries of a process.
 
-    An inherited call has the fact ``inherited_from``, the process that began it, and that process's seq. If the log
-    has lost a parent's entries, its calls are missing.
+    An inherited call has the fact ``inherited_from``, the process that began it, and that process's seq. A call that
+    was given another answer has the fact ``answered_by``: the process with that answer, or the fork that was promoted.
+    If the log has lost a parent's entries, its calls are missing.
     """
     entries, began_in = _whole(read, process_id, None)
-    found = asked(entries)
-    for call, name in zip(found, began_in, strict=True):
+    table = CallTable()
+    for entry in entries:
+        table.take(entry)
+        _put_answers(table.found, entry)
+    for call, name in zip(table.found, began_in, strict=True):
         if name != process_id:
             call.facts["inherited_from"] = name
-    _put_answers(found, entries)
-    return found
+    return table.found
 
 
 def _whole(
@@ -49,12 +52,22 @@ def _whole(
     return entries, began_in + [process_id] * (len(asked(entries)) - len(began_in))
 
 
-def _put_answers(found: Sequence[CallRecord], entries: Sequence[Entry]) -> None:
-    """Show the answers that a fork was given instead of its parent's."""
-    for entry in entries:
-        if isinstance(entry.body, b.Forked) and entry.body.answers is not None:
-            rows = orjson.loads(entry.body.content)["calls"]
-            for call in found:
-                if call.key in orjson.loads(entry.body.answers) and call.key in rows and "inherited_from" in call.facts:
-                    call.status, call.facts["answered_by"] = "succeeded", entry.process_id
-                    call.output = orjson.loads(call_of(rows[call.key]).output or "null")
+def _put_answers(found: Sequence[CallRecord], entry: Entry) -> None:
+    """Show the answers that a rewind, a fork or a promotion gave to calls that had begun before."""
+    body = entry.body
+    if isinstance(body, b.Promoted):
+        rows, answers, by = body.content, None, body.fork_id
+    elif isinstance(body, b.Forked | b.Rewound) and body.answers is not None:
+        rows, answers, by = body.content, set(orjson.loads(body.answers)), entry.process_id
+    else:
+        return
+    told = orjson.loads(rows).get("calls", {})
+    for call in {call.key: call for call in found if call.key in told}.values():
+        output = orjson.loads(call_of(told[call.key]).output or "null")
+        is_answered = call.kind in _ANSWERED and call.output != output if answers is None else call.key in answers
+        if is_answered:
+            call.status, call.output, call.facts["answered_by"] = "succeeded", output, by
+
+
+_ANSWERED = ("decision", "sample", "step")
+"""The kinds of calls whose output in a state is their whole answer, and to which a fork may give another one."""

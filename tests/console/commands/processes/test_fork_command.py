@@ -83,7 +83,8 @@ def test_a_fork_is_run_to_its_end_from_the_command_line(
     calls = {one["key"]: one for one in shell("steps", "s", "--json").json["calls"]}
     assert (calls["choose:1"]["inherited_from"], calls["choose:1"]["output"]) == ("p", "reject")
     assert "inherited_from" not in calls["reject:1"]
-    assert "succeeded, inherited" in shell("steps", "s").out
+    assert "succeeded, inherited" in shell("steps", "q").out
+    assert "succeeded, answered" in shell("steps", "s").out
 
     assert shell("fork", "s", "t", "--after", "choose:1").code == 0
     kin = shell("lineage", "s", "--json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,20 @@ def test_steps_shows_every_call_of_every_turn(seekpoint: Shell, log: MemoryLog) 
     shown = seekpoint("steps", "p").out.splitlines()
     assert shown[0].split() == ["call", "kind", "status", "attempts", "took", "usd", "input", "output"]
     assert len(shown) == len(calls) + 1
+
+
+def test_steps_shows_one_call_with_its_whole_request_and_answer(seekpoint: Shell, log: MemoryLog) -> None:
+    """However long they are; JSON has this call only, and a call that was never made is refused."""
+    on(log, lambda node: node.run(chatter(), "p"))
+    shown = seekpoint("steps", "p", "2/answer:1").out
+    head, request, answer = re.split("^(?:in|out)put$", shown, flags=re.MULTILINE)
+    assert ["kind", "decision"] in [line.split() for line in head.splitlines()]
+    assert ["model", "m"] in [line.split() for line in head.splitlines()]
+    assert [one["content"] for one in json.loads(request)["messages"]] == ["be brief", "question 1", "question 2"]
+    assert json.loads(answer)["content"] == "yes"
+    assert [one["key"] for one in seekpoint("steps", "p", "2/answer:1", "--json").json["calls"]] == ["2/answer:1"]
+    unknown = seekpoint("steps", "p", "3/answer:1")
+    assert (unknown.code, "no such call" in unknown.err) == (4, True)
 
 
 def test_steps_shows_a_failure_by_its_type_and_message(seekpoint: Shell, log: MemoryLog) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from textwrap import indent
+from typing import TYPE_CHECKING, Annotated, Any
 
-from seekpoint.console.render.output import Column, emit_json, emit_table, say
+import typer
+
+from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_table, say
+from seekpoint.console.services.options import AsJson, ProcessId
+from seekpoint.console.services.process_scan import entries_of
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from seekpoint.producers.durable.replay.call_records import CallRecord
-from seekpoint.console.services.options import AsJson, ProcessId
-from seekpoint.console.services.process_scan import entries_of
 
 __all__ = ["steps"]
 
@@ -27,7 +32,15 @@ _COLUMNS = (
 _SHOWN_CHARACTERS_MAX = 60
 
 
-def steps(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> None:
+def steps(
+    target: CommandTarget,
+    process_id: ProcessId,
+    key: Annotated[
+        str | None,
+        typer.Argument(metavar="[CALL]", help="Show this call only, with its whole request and answer."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
     """Show every call of a process's code, and what it cost.
 
     Each row has input, output, attempts and time. Calls of earlier turns are included, and those that a fork inherits.
@@ -35,12 +48,47 @@ def steps(target: CommandTarget, process_id: ProcessId, json: AsJson = False) ->
     from seekpoint.producers.history.inherited_calls import calls_of
 
     found = calls_of(lambda name: entries_of(target, name), process_id)
+    if key is not None:
+        found = _with_key(process_id, found, key)
     if json:
         emit_json({"process_id": process_id, "calls": [one.to_dict() for one in found]})
+    elif key is not None:
+        for one in found:
+            _emit_whole(one)
     elif found:
         emit_table(_COLUMNS, [_row(one) for one in found])
     else:
         say(f"{process_id}: its code has made no calls")
+
+
+def _with_key(process_id: str, found: Sequence[CallRecord], key: str) -> list[CallRecord]:
+    """Return the calls with this key: several if the process went back and made it again. Raise ``Refused``."""
+    from seekpoint.schemas.errors import Refused
+
+    if chosen := [one for one in found if one.key == key]:
+        return chosen
+    raise Refused(
+        "the process's code has made no such call", process_id=process_id, key=key,
+        hint=f"seekpoint steps {process_id} lists its calls",
+    )  # fmt: skip
+
+
+def _emit_whole(call: CallRecord) -> None:
+    import orjson
+
+    facts = call.to_dict()
+    head = {
+        "call": call.key, "kind": call.kind, "status": _status(call), "attempts": len(call.attempts),
+        "took": _span(facts["duration_us"]), "usd": facts["cost_usd"], "usage": facts["usage"], **call.facts,
+    }  # fmt: skip
+    for name, value in head.items():
+        if value is not None:
+            text = value if isinstance(value, str) else orjson.dumps(value).decode()
+            emit(f"{name.replace('_', ' '):<16}{clean(text)}")
+    for name in ("input", "output", "error"):
+        if facts[name] is not None:
+            emit(name)
+            emit(indent(orjson.dumps(facts[name], option=orjson.OPT_INDENT_2).decode(), "  "))
 
 
 def _row(call: CallRecord) -> list[object]:
@@ -49,13 +97,19 @@ def _row(call: CallRecord) -> list[object]:
     return [
         call.key,
         call.kind,
-        f"{call.status}, inherited" if facts.get("inherited_from") else call.status,
+        _status(call),
         len(call.attempts),
         _span(facts["duration_us"]),
         "-" if cost is None else cost,
         _shown(call.input),
         _failure(facts["error"]) if call.status == "failed" and facts["error"] else _shown(facts["output"]),
     ]
+
+
+def _status(call: CallRecord) -> str:
+    if "answered_by" in call.facts:
+        return f"{call.status}, answered"
+    return f"{call.status}, inherited" if "inherited_from" in call.facts else call.status
 
 
 def _failure(error: dict[str, Any]) -> str:
