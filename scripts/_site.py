@@ -1,17 +1,19 @@
-"""Hooks of mkdocs.yml: put the pages of the checkout's root beside those of docs/, and give each error an anchor."""
+"""Hooks of mkdocs.yml: pages of the checkout's root beside those of docs/, an anchor for each error, one package."""
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-__all__ = ["on_files", "on_page_markdown"]
+__all__ = ["on_config", "on_files", "on_page_markdown"]
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")
@@ -19,6 +21,22 @@ _LINK = re.compile(
     r"(?P<code>^```.*?^```$|`[^`\n]*`)|\[(?P<text>(?:`[^`\n]*`|[^\[\]`])*)\]\((?P<target>[^)\s]+)\)",
     re.MULTILINE | re.DOTALL,
 )
+
+
+_package = tempfile.TemporaryDirectory(prefix="seekpoint-site-")
+
+
+@event_priority(100)  # before mkdocstrings
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Show mkdocstrings the package as a wheel has it. The stubs that join the roots for Pyright would hide them."""
+    package = Path(_package.name) / "seekpoint"
+    if not package.exists():
+        package.mkdir()
+        for part in ROOT.glob("*/seekpoint/*"):
+            if part.name not in ("__init__.pyi", "__pycache__"):
+                (package / part.name).symlink_to(part)
+    config.plugins["mkdocstrings"].config["handlers"]["python"]["paths"] = [_package.name]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:

@@ -87,7 +87,11 @@ print(json.dumps([sorted(after), sorted(new)]))
 @pytest.fixture(scope="module")
 def loaded() -> tuple[set[str], set[str]]:
     """The modules of a program after its first step, and those that its step and its write loaded."""
-    ran = subprocess.run([sys.executable, "-c", FIRST_STEP], capture_output=True, text=True, check=True)
+    return _loaded_by(FIRST_STEP)
+
+
+def _loaded_by(program: str) -> tuple[set[str], set[str]]:
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     modules, new = json.loads(ran.stdout)
     return set(modules), set(new)
 
@@ -101,3 +105,18 @@ def test_a_first_step_loads_no_other_part(name: str, loaded: tuple[set[str], set
 def test_steps_and_writes_load_nothing(loaded: tuple[set[str], set[str]]) -> None:
     """The modules that they need are loaded with the process: a late import would delay the first of them."""
     assert loaded[1] == set()
+
+
+def test_the_front_door_loads_nothing_more(loaded: tuple[set[str], set[str]]) -> None:
+    """A program that imports from ``seekpoint`` loads what it loads with ``from seekpoint.producers import ...``."""
+    program = FIRST_STEP.replace("from seekpoint.producers import", "from seekpoint import")
+    assert program != FIRST_STEP
+    assert _loaded_by(program) == loaded
+
+
+def test_the_package_itself_loads_no_part() -> None:
+    """``import seekpoint`` is as fast as the interpreter: each name is loaded at its first use."""
+    program = "import json, sys, seekpoint; print(json.dumps([sorted(sys.modules), []]))"
+    assert [name for name in _loaded_by(program)[0] if name.partition(".")[0] in ("seekpoint", "msgspec")] == [
+        "seekpoint"
+    ]

@@ -1,4 +1,4 @@
-"""The wheel holds all five roots, their type markers and the schemas, and nothing else."""
+"""The wheel holds the front door, all five roots, their type markers and the schemas, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_each_root_is_complete_and_typed(members: set[str], root: str) -> None:
         for path in (CHECKOUT / root / "seekpoint").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     )
-    expected = {path.relative_to(CHECKOUT / root).as_posix() for path in files}
+    expected = {path.relative_to(CHECKOUT / root).as_posix() for path in files} - {"seekpoint/__init__.pyi"}
     assert f"seekpoint/{root}/py.typed" in expected
     assert expected - members == set()
 
@@ -43,9 +43,15 @@ def test_the_avro_schemas_are_shipped(members: set[str]) -> None:
     assert [name for name in members if name.startswith("seekpoint/schemas/") and name.endswith(".avsc")]
 
 
-def test_the_wheel_has_no_init_file_in_the_namespace(members: set[str]) -> None:
-    """An __init__.py in it would hide the other roots, and nothing lands outside it."""
-    assert "seekpoint/__init__.py" not in members
+def test_the_front_door_is_in_the_wheel(members: set[str]) -> None:
+    """With its type marker, and without the files that join the roots of a checkout for Pyright."""
+    front = {path.relative_to(CHECKOUT / "api").as_posix() for path in (CHECKOUT / "api" / "seekpoint").glob("*.*")}
+    assert {"seekpoint/__init__.py", "seekpoint/__main__.py", "seekpoint/py.typed"} <= front
+    assert {name for name in members if name.count("/") == 1 and name.startswith("seekpoint/")} == front
+
+
+def test_nothing_lands_outside_the_package(members: set[str]) -> None:
+    """Another top-level name could hide a module of the user."""
     outside = {name.partition("/")[0] for name in members} - {"seekpoint"}
     assert [name.endswith(".dist-info") for name in outside] == [True]
 

@@ -9,6 +9,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from seekpoint import __version__
 from seekpoint.console.command import CommandBody, UsageError, add_command, add_group
 from seekpoint.console.commands.cluster import demo, down, status, up
 from seekpoint.console.commands.journal import (
@@ -162,9 +163,7 @@ for _name, _entry in _COMMANDS.items():
 
 def _show_version(is_requested: bool) -> None:
     if is_requested:
-        from importlib.metadata import version
-
-        emit(f"seekpoint {version('seekpoint')}")
+        emit(f"seekpoint {__version__}")
         raise typer.Exit
 
 

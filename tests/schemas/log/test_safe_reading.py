@@ -14,7 +14,7 @@ from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.log.safe_reading import SAFE_CONFIG, safe_config, watermark_config
 
 ROOT = Path(__file__).parents[3]
-ROOTS = ("schemas", "consumers", "producers", "compose", "console")
+ROOTS = ("api", "schemas", "consumers", "producers", "compose", "console")
 
 
 def unsafe(source: str) -> list[int]:

@@ -1,0 +1,8 @@
+"""``python -m seekpoint`` is ``seekpoint``."""
+
+import sys
+
+from seekpoint.console.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
