@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seekpoint.producers import Process, agent
+from seekpoint import Process, agent
 
 __all__ = ["refund"]
 

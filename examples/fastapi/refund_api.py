@@ -14,8 +14,8 @@ from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from seekpoint.producers import Client, RunStatus
-from seekpoint.schemas.errors import (
+from seekpoint import Client, RunStatus
+from seekpoint.errors import (
     AgentMismatch,
     Cancelled,
     GateNotOpen,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import seekpoint
+from pages import PAGES, page_name
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FRONT = CHECKOUT / "api" / "seekpoint"
@@ -76,3 +78,18 @@ def test_the_roots_of_a_checkout_are_one_package() -> None:
 def test_the_version_is_that_of_the_installed_package() -> None:
     """Builds read it from ``seekpoint.__version__``."""
     assert seekpoint.__version__ == version("seekpoint")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted((CHECKOUT / "examples").rglob("*.py"))], ids=page_name)
+def test_pages_and_examples_import_from_the_front_door(page: Path) -> None:
+    """A reader learns one import path. Only names that it does not have come from a root."""
+    doors = ("seekpoint.producers", "seekpoint.consumers", "seekpoint.schemas", "seekpoint.compose")
+    modules = ("seekpoint.schemas.errors", "seekpoint.schemas.folds", "seekpoint.consumers.staging")
+    imports = re.findall(r"from (seekpoint[\w.]*) import (\([^)]*\)|.*)", page.read_text())
+    found = [
+        (home, name)
+        for home, names in imports
+        for name in re.findall(r"\w+", names)
+        if home in (*modules, "seekpoint.producers.testing") or (home in doors and name in seekpoint.__all__)
+    ]
+    assert found == []

@@ -1,7 +1,7 @@
 """Writing a journal: nodes, the processes they own, and the one way an entry gets into the log.
 
 >>> import asyncio
->>> from seekpoint.producers import Node
+>>> from seekpoint import Node
 >>> async def tutorial():
 ...     async with Node.in_memory() as node:
 ...         async with node.open("case-17") as process:

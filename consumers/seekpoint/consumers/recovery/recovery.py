@@ -48,7 +48,7 @@ class Recovery:
     A recovery uses the quickest tier that can be used: the view, a checkpoint, or the whole log. If one cannot be used,
     the report and the logger ``seekpoint.consumers`` say why.
 
-    >>> from seekpoint.schemas import MemoryLog
+    >>> from seekpoint import MemoryLog
     >>> recovery = Recovery.in_memory(MemoryLog())
     >>> asyncio.run(recovery.recover("case-17", missing_ok=True)).state.seq
     0

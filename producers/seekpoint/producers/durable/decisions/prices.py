@@ -45,7 +45,7 @@ class Prices:
 
     Set ``node.prices = Prices({...})`` before the first decision to journal the costs of decisions.
 
-    >>> from seekpoint.producers import Prices, Usage
+    >>> from seekpoint import Prices, Usage
     >>> prices = Prices({"small-*": {"input": "0.15", "output": "0.60"}})
     >>> prices.cost("small-2026-01", Usage(input_tokens=1_000_000, output_tokens=500_000))
     Decimal('0.45')
