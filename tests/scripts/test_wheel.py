@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -59,3 +60,10 @@ def test_nothing_lands_outside_the_package(members: set[str]) -> None:
 def test_the_wheel_contains_the_licence(members: set[str]) -> None:
     """Whole, in the wheel's own folder."""
     assert [name for name in members if name.endswith(".dist-info/licenses/LICENSE")]
+
+
+def test_the_image_is_built_from_every_folder_of_the_wheel() -> None:
+    """What the ignore file leaves out would be missing in a container."""
+    settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    kept = (CHECKOUT / "compose" / "Dockerfile.dockerignore").read_text().split()
+    assert {place.partition("/")[0] for place in settings["packages"]} <= {line.removeprefix("!") for line in kept}
