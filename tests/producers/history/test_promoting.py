@@ -63,6 +63,8 @@ async def test_what_both_changed_is_a_conflict_until_somebody_says_who_wins() ->
             await node.promote("fork")
         assert refused.value.parts == ["context.a", "context.b"]
         assert (await node.recover("parent")).state.context == {"a": 3, "b": 3, "same": 2}
+        plan = await node.promote("fork", dry_run=True)
+        assert (plan.conflicts, plan.kept) == (("context.a", "context.b"), ("context.same",))
         with pytest.raises(MergeConflict) as refused:
             await node.promote("fork", prefer={"context.a": "fork"})
         assert refused.value.parts == ["context.b"]

@@ -99,6 +99,9 @@ async def test_another_model_is_asked_and_the_rest_is_not(outside: Outside) -> N
             ("model:1", 'request $.model: "small" is now "large"'),
         ]
         assert [one.key for one in found.difference.only_left] == ["pay:1"]
+        answers = found.first_answers, found.answers
+        assert [[*one] for one in answers] == [["choose:1", "model:1"]] * 2
+        assert [one["choose:1"]["action"] for one in answers] == ["pay", "refuse"]
         assert (found.difference.left.cost_usd, found.difference.right.cost_usd) == ("1", "3")
         assert outside.ledger == [5]
     requests = [one.request for one in bodies(log, "p~large") if isinstance(one, b.DecisionStarted)]
@@ -133,6 +136,7 @@ async def test_an_effect_is_never_made_again(outside: Outside) -> None:
         for found in (other, none):
             assert (found.status, str(found.error).partition(":")[0]) == ("failed", EffectRefused.__name__)
             assert not found.is_same_outcome
+            assert (found.result, found.answers["choose:1"]["action"]) == (None, "pay"), "answered by the record"
         changed = await node.rerun(outside.triage(), "p", "changed", input=7)
         assert (changed.status, outside.ledger) == ("failed", [5])
         with pytest.raises(InvalidSetting, match="no effects"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ComparedCall", "ProcessDiff", "ProcessSide", "compare", "compare_runs"]
+__all__ = ["ComparedCall", "ProcessDiff", "ProcessSide", "calls_made", "compare", "compare_runs"]
 
 
 class ProcessSide(FrozenStruct, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class _Side:
 
     def __init__(self, run: RecordedRun) -> None:
         self.state: State = run.state
-        self.calls: Mapping[str, Call] = _calls_made(run)
+        self.calls: Mapping[str, Call] = calls_made(run)
         records = asked(run.entries)
         self.asked: Mapping[str, CallRecord] = {record.key: record for record in records}
         lifecycle = "finished" if run.result_json is not None else str(run.state.lifecycle)
@@ -126,7 +126,7 @@ class _Side:
         )  # fmt: skip
 
 
-def _calls_made(run: RecordedRun) -> dict[str, Call]:
+def calls_made(run: RecordedRun) -> dict[str, Call]:
     """Return the calls by key, with those that records of a parent answered: these under their key in the parent."""
     answered = {key for one in run.entries if isinstance(one.body, ParentAnswered) for key in load(one.body.keys)}
     found = {key: call for key, call in run.records.items() if call.kind != "write" and not key.startswith(PARENTS)}

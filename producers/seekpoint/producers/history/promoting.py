@@ -153,10 +153,11 @@ async def _merged(runtime: NodeRuntime, request: PromoteRequest, parent_id: str,
     both = {part for part in both if _part(fork, part) != _part(parent, part)}
     resolved = {part: side for part in sorted(both) if (side := request.side_of(part)) is not None}
     taken = (changed["fork"] - changed["parent"]) | {part for part, side in resolved.items() if side == "fork"}
+    open_ = both - resolved.keys()
     plan = PromotePlan(
         fork_id=request.fork_id, parent_id=parent_id, fork_seq=fork.seq, base_seq=base_seq,
         parent_entries=sum(entry.seq is not None for entry in since), taken=tuple(sorted(taken)),
-        kept=tuple(sorted(changed["parent"] - taken)), conflicts=tuple(sorted(both - resolved.keys())),
+        kept=tuple(sorted(changed["parent"] - taken - open_)), conflicts=tuple(sorted(open_)),
         resolved=resolved,
     )  # fmt: skip
     draft = parent.thaw()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
-from seekpoint.producers.history.comparing import ProcessDiff, compare_runs
+from seekpoint.producers.history.comparing import ProcessDiff, calls_made, compare_runs
 from seekpoint.producers.history.forks import ForkPlan, ForkRequest, RunAgain, fork_of, forked_by
 from seekpoint.producers.opening import Opener, Opening, OpenRequest, wait_for_death_s
 from seekpoint.producers.writer.pending import Cause
@@ -78,6 +78,10 @@ class Rerun(FrozenStruct, frozen=True, kw_only=True):
     first_status: str
     first_result: Any
     first_error: str | None
+    answers: dict[str, Any]
+    """What its decisions answered, by their keys: also of a rerun that has no result, because it wanted another effect
+    than the first run made."""
+    first_answers: dict[str, Any]
     difference: ProcessDiff
     """Left: the first run. It has the cost of both: a call that a record answered cost nothing."""
 
@@ -127,7 +131,8 @@ async def rerun(
     return Rerun(
         process_id=request.process_id, rerun_id=request.rerun_id, agent=request.agent.name, model=request.model,
         status=_status(again), result=_result(again), error=_error(again) or error, first_status=_status(first),
-        first_result=_result(first), first_error=_error(first), difference=compare_runs(first, again),
+        first_result=_result(first), first_error=_error(first), answers=_answers(again),
+        first_answers=_answers(first), difference=compare_runs(first, again),
     )  # fmt: skip
 
 
@@ -212,6 +217,11 @@ def _status(run: RecordedRun) -> str:
 
 def _result(run: RecordedRun) -> Any:
     return None if run.result_json is None else load(run.result_json)
+
+
+def _answers(run: RecordedRun) -> dict[str, Any]:
+    made = calls_made(run).items()
+    return {key: load(call.output) for key, call in made if call.kind == "decision" and call.output is not None}
 
 
 def _error(run: RecordedRun) -> str | None:

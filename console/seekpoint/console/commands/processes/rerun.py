@@ -268,5 +268,5 @@ def _row(one: ScoredRerun) -> tuple[object, ...]:
         changed,
         *costs,
         score,
-        found.error or one.score_error or "",
+        (found.error or one.score_error or "").partition("); ")[0],  # the hint of an error is for one process
     )
