@@ -143,8 +143,9 @@ class HistoryCalls:
         side's. ``prefer`` resolves conflicts: ``fork`` or ``parent``, for all or by part (``{"calls": "fork"}``). No
         effect is made again. ``dry_run`` only returns the plan.
 
-        Raises ``MergeConflict``, ``Refused`` for a process that is no fork, ``ProcessFinished``, ``UnknownProcess``,
-        ``JournalGap``, and what ``open`` raises.
+        Raises ``MergeConflict``, ``EffectsStand`` if the parent made or undid effects that the fork has otherwise,
+        ``Refused`` for a process that is no fork, ``ProcessFinished``, ``UnknownProcess``, ``JournalGap``, and what
+        ``open`` raises.
         """
         from seekpoint.producers.history.promoting import PromoteRequest, plan_promotion, promote
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuts import of_kind
 from folding import refold
-from seekpoint.producers import Node, Process, agent
+from seekpoint.producers import Effect, HistoryPoint, Node, Process, agent
 from seekpoint.schemas import Lifecycle, MemoryLog
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import InvalidSetting, MergeConflict, OwnerAlive, ProcessFinished, Refused
+from seekpoint.schemas.errors import EffectsStand, InvalidSetting, MergeConflict, OwnerAlive, ProcessFinished, Refused
 
 done: Counter[str] = Counter()
 
@@ -138,3 +139,89 @@ async def test_what_cannot_be_merged_is_refused() -> None:
             await process.finish()
         with pytest.raises(ProcessFinished):
             await node.promote("fork")
+
+
+async def pay(amount: int) -> str:
+    done[f"paid {amount}"] += 1
+    return f"paid {amount}"
+
+
+async def take_back(amount: int, *, output: Any) -> None:
+    done[f"took back {amount}"] += 1
+
+
+@agent("pays")
+async def pays(process: Process, can_undo: bool) -> list[str]:
+    """Pay what a decision says, after a look if it is slow; say whether to go on; a fast run fails then."""
+    how: dict[str, Any] = {"semantics": Effect.AT_MOST_ONCE, "compensate": take_back if can_undo else None}
+    choice = await process.decide("choose", lambda request: {"amount": 10, "slow": False}, {"order": 1})
+    if choice["slow"]:
+        await process.step("look", lambda: done.update(["looked"]))
+    receipt = await process.effect("pay", pay, choice["amount"], **how)
+    if await process.step("go on", lambda: choice["slow"]):
+        return [receipt, await process.step("last", lambda: "last")]
+    raise ConnectionError("the bank is closed")
+
+
+async def forked_and_run(node: Node, can_undo: bool, **answers: Any) -> None:
+    """Run "parent", which fails behind its payment; fork it with other answers as "fork", and run that."""
+    done.clear()
+    with pytest.raises(ConnectionError):
+        await node.run(pays, "parent", can_undo)
+    async with node.fork("parent", "fork", answers=answers, effects="live"):
+        pass
+    assert (await node.run(pays, "fork"))[1] == "last"
+
+
+async def test_an_effect_that_both_made_stands_where_the_forks_code_makes_it() -> None:
+    """The fork's code makes it behind one call more: the parent's own record answers there, and nobody pays again."""
+    async with Node.in_memory(log := MemoryLog()) as node:
+        await forked_and_run(node, False, **{"choose:1": {"amount": 10, "slow": True}})
+        await node.promote("fork", prefer="fork")
+        assert await node.run(pays, "parent") == ["paid 10", "last"]
+        assert done == {"paid 10": 2, "looked": 1}  # each of the two once
+        assert len({one.idempotency_key for one in of_kind(log, b.EffectIntended, "parent")}) == 1
+
+
+@pytest.mark.parametrize("can_undo", [False, True])
+async def test_other_effects_of_the_fork_are_refused_until_the_parents_are_undone(can_undo: bool) -> None:
+    """The parent's payment is a fact that the fork's code does not fit: without a refusal, it could never go on."""
+    async with Node.in_memory(MemoryLog()) as node:
+        await forked_and_run(node, can_undo, **{"choose:1": {"amount": 99, "slow": True}})
+        seq = (await node.recover("parent")).state.seq
+        for is_dry in (True, False):
+            with pytest.raises(EffectsStand, match="made or undone") as refused:
+                await node.promote("fork", prefer="fork", dry_run=is_dry)
+            assert refused.value.keys == ["pay:1"]
+        assert (await node.recover("parent")).state.seq == seq
+        await node.promote("fork", prefer="parent")  # then nothing is taken
+        if can_undo:
+            await node.rewind("parent", HistoryPoint.before("pay:1"), effects="compensate")
+            await node.promote("fork", prefer="fork")
+            assert await node.run(pays, "parent") == ["paid 99", "last"]
+            assert done == {"paid 10": 1, "took back 10": 1, "paid 99": 1, "looked": 1}
+
+
+async def test_an_effect_that_the_parent_has_undone_since_is_not_made_true_by_its_fork() -> None:
+    """The fork inherited a payment, then the parent failed and took it back: the fork's record is no fact any more."""
+    async with Node.in_memory(MemoryLog()) as node:
+        await forked_and_run(node, True, **{"go on:1": True})
+        assert done == {"paid 10": 1, "took back 10": 1}
+        for _ in range(2):
+            with pytest.raises(EffectsStand) as refused:
+                await node.promote("fork", prefer="fork")
+            assert refused.value.keys == ["pay:1"]
+            await node.rewind("parent", HistoryPoint.before("pay:1"))  # now it is forgotten
+
+
+async def test_what_only_the_parent_paid_is_not_paid_again() -> None:
+    """The calls become those of a fork from before the payment; the code asks for it: the parent's record answers."""
+    async with Node.in_memory(MemoryLog()) as node:
+        done.clear()
+        with pytest.raises(ConnectionError):
+            await node.run(pays, "parent", False)
+        async with node.fork("parent", "fork", answers={"choose:1": {"amount": 10, "slow": True}}):
+            pass
+        await node.promote("fork", prefer="fork")
+        assert await node.run(pays, "parent") == ["paid 10", "last"]
+        assert done == {"paid 10": 1, "looked": 1}

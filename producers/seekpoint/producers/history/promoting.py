@@ -19,8 +19,9 @@ from seekpoint.producers.opening import OpenRequest
 from seekpoint.producers.process import durable_side
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import InvalidSetting, MergeConflict, ProcessFinished, Refused
+from seekpoint.schemas.errors import EffectsStand, InvalidSetting, MergeConflict, ProcessFinished, Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.state.calls import UNDO
 from seekpoint.schemas.state.process_state import FIELDS
 from seekpoint.schemas.state.state_table import Section
 
@@ -97,8 +98,8 @@ async def plan_promotion(runtime: NodeRuntime, request: PromoteRequest) -> Promo
 async def promote(runtime: NodeRuntime, opener: Opener, request: PromoteRequest) -> PromotePlan:
     """Write the merged content to the parent and release it; return what was done. The fork stays as it is.
 
-    Raises ``MergeConflict``, ``Refused`` for a process that is no fork, ``ProcessFinished``, and what ``Node.open``
-    raises: nobody may own the parent.
+    Raises ``MergeConflict``, ``EffectsStand`` for effects that do not go together, ``Refused`` for a process that is no
+    fork, ``ProcessFinished``, and what ``Node.open`` raises: nobody may own the parent.
     """
     _check_resolved(await plan_promotion(runtime, request))
     parent_id = await _parent_of(runtime, request)
@@ -160,10 +161,32 @@ async def _merged(runtime: NodeRuntime, request: PromoteRequest, parent_id: str,
         kept=tuple(sorted(changed["parent"] - taken - open_)), conflicts=tuple(sorted(open_)),
         resolved=resolved,
     )  # fmt: skip
+    if CALLS in taken:
+        _check_effects(parent_id, base, fork, parent)
     draft = parent.thaw()
     for part in taken:
         _take(draft, fork, part)
     return _Merge(plan, draft.freeze().content_json())
+
+
+def _check_effects(parent_id: str, base: State, fork: State, parent: State) -> None:
+    """Raise ``EffectsStand`` for effects of the fork that its parent has otherwise: the parent's own ones stay."""
+    keys = [key for key, call in fork.calls.items() if call.kind == "effect" and _differs(key, base, fork, parent)]
+    if keys:
+        raise EffectsStand(
+            "the parent has made or undone effects that the fork has otherwise", process_id=parent_id, keys=keys,
+            hint="fork the parent again; or undo what only the parent made: "
+            f"seekpoint rewind {parent_id} --before KEY --effects compensate",
+        )  # fmt: skip
+
+
+def _differs(key: str, base: State, fork: State, parent: State) -> bool:
+    """Return whether an effect of the fork has another request or was undone in one of them, or is forgotten since."""
+    own = parent.calls.get(key)
+    if own is None or own.kind != "effect":
+        return key in base.calls and parent.forgotten.get(key, 0) > base.forgotten.get(key, 0)
+    is_undone = UNDO + key in parent.calls
+    return own.digest != fork.calls[key].digest or is_undone is not (UNDO + key in fork.calls)
 
 
 def _changed(base: State, state: State) -> set[str]:

@@ -267,8 +267,8 @@ def _keep_effects(draft: Draft, restored: Draft) -> None:
             _forget(restored, key)
         elif call.kind == "effect":
             status = "inherited" if call.status in UNSETTLED else call.status
-            position = call.position if key in restored.calls else 0
-            restored.calls.put(key, replace(call, status=status, position=position))
+            stands = restored.calls.get(key)  # with the position that the restored calls leave for it
+            restored.calls.put(key, replace(call, status=status, position=0 if stands is None else stands.position))
         elif key not in restored.calls and call.kind in _KEYED and not (turns_lost and turn_of(key) > restored.turn):
             _forget(restored, key)
 
