@@ -70,6 +70,9 @@ def _three(bench: Bench) -> None:
 class ReaderContract:
     """The promises."""
 
+    passes_over_others = True
+    """Whether a read by key has to pass over the records of other keys."""
+
     def test_a_record_comes_back_as_it_was_written(self, bench: Bench) -> None:
         """Partition, offset, timestamp, key and value."""
         _three(bench)
@@ -90,12 +93,12 @@ class ReaderContract:
         assert [record.key for record in read_all(bench.reader, 1, keys={b"a"})] == [b"a"]
 
     def test_a_read_by_key_gives_those_and_counts_the_others(self, bench: Bench) -> None:
-        """``scanned`` and ``bytes`` are of everything that was passed over."""
+        """``scanned`` and ``bytes`` are of everything that was read, also what was passed over."""
         _three(bench)
         batches = list(bench.reader.read(1, 0, 3, {b"b"}))
         assert [record.offset for batch in batches for record in batch.records] == [1]
-        assert sum(batch.scanned for batch in batches) == 3
-        assert sum(batch.bytes for batch in batches) == 9
+        assert sum(batch.scanned for batch in batches) == (3 if self.passes_over_others else 1)
+        assert sum(batch.bytes for batch in batches) == (9 if self.passes_over_others else 3)
 
     def test_a_read_starts_at_start_and_ends_before_stop(self, bench: Bench) -> None:
         """[start, stop), and the last batch says that everything below stop was read."""

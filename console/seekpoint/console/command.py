@@ -31,6 +31,12 @@ _TARGET = {
         str | None,
         typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="The address of Kafka.", rich_help_panel=_PANEL),
     ],
+    "journal_url": Annotated[
+        str | None,
+        typer.Option(
+            "--journal-url", metavar="sqlite:///FILE", help="The file of an embedded log.", rich_help_panel=_PANEL
+        ),
+    ],
     "config": Annotated[
         Path | None,
         typer.Option(

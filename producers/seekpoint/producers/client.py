@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
@@ -35,7 +36,7 @@ from seekpoint.producers.schedule_table import (
 )
 from seekpoint.producers.submission_sender import check_submission, send_submission
 from seekpoint.schemas.bodies.entry import new_id
-from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.config.settings import Settings, local_settings
 from seekpoint.schemas.errors import (
     Refused,
     ResultTimeout,
@@ -127,14 +128,18 @@ class Client(ControlCalls):
 
     @classmethod
     def connect(cls, settings: Settings | None = None, **overrides: Any) -> Client:
-        """Return a client on Kafka. Without ``settings`` they come from the environment and ``seekpoint.toml``."""
-        from seekpoint.consumers.kafka.kafka_reader import KafkaReader  # a client on a log in memory starts without
-        from seekpoint.producers.writer.kafka_writer import KafkaWriter
+        """Return a client of the journal of ``settings``, by default from the environment and ``seekpoint.toml``."""
+        from seekpoint.producers.journal_access import JournalAccess, inbox_writer
 
         settings = settings or Settings.load(**overrides)
-        reader = KafkaReader(settings)
-        recovery = Recovery.over(reader, settings, is_starting=True)
-        return cls(reader, KafkaWriter(settings), KafkaWriter(settings, "inbox"), settings, recovery)
+        access = JournalAccess.of(settings)
+        recovery = Recovery.over(access.reader, settings, is_starting=True)
+        return cls(access.reader, access.writer, inbox_writer(settings, access.reader), settings, recovery)
+
+    @classmethod
+    def local(cls, path: str | PathLike[str], **settings: Any) -> Client:
+        """Return a client of an embedded log, a journal in one file; see ``Node.local``."""
+        return cls.connect(local_settings(path, settings))
 
     @classmethod
     def in_memory(cls, log: MemoryLog, **settings: Any) -> Client:

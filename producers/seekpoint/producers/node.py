@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Generator
 from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,11 @@ from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.pending import Cause
-from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.config.settings import Settings, local_settings
 from seekpoint.schemas.errors import Refused
 
 if TYPE_CHECKING:
     from seekpoint.consumers.heartbeats.liveness import Liveness
-    from seekpoint.consumers.kafka.kafka_reader import KafkaReader
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.consumers.recovery.recovery_report import Recovered
     from seekpoint.consumers.recovery.tiers import Tier
@@ -102,7 +102,7 @@ class Node(ControlCalls, HistoryCalls):
     def connect(
         cls, settings: Settings | None = None, *, projector: bool = False, spare_gc: bool = True, **overrides: Any
     ) -> Node:
-        """Return a node on Kafka. Without ``settings`` they come from the environment and ``seekpoint.toml``.
+        """Return a node on the journal of ``settings``, by default from the environment and ``seekpoint.toml``.
 
         The node connects when it starts. With ``projector`` it also keeps view and checkpoints, and shares the
         partitions with all other projectors; ``InvalidSetting`` if there is no Redis. This is an argument and no
@@ -111,17 +111,26 @@ class Node(ControlCalls, HistoryCalls):
         The first node of an interpreter makes the garbage collector run less often (``spare_gc``): it freezes the
         objects that exist when it starts, and collects the youngest generation every 50,000 allocations.
         """
-        from seekpoint.consumers.kafka.kafka_reader import KafkaReader
-        from seekpoint.producers.writer.kafka_writer import KafkaWriter
+        from seekpoint.producers.journal_access import JournalAccess
 
         settings = settings or Settings.load(**overrides)
         embedded = _embedded(settings) if projector else None
-        reader = KafkaReader(settings)
-        node = cls(reader, KafkaWriter(settings), settings, Recovery.over(reader, settings, is_starting=True))
-        node._make_requests = partial(_requests_over, reader, node._runtime.threads)
+        access = JournalAccess.of(settings)
+        recovery = Recovery.over(access.reader, settings, is_starting=True)
+        node = cls(access.reader, access.writer, settings, recovery)
+        if settings.sqlite_path is None:
+            node._make_requests = partial(_requests_over, access.reader, node._runtime.threads)
         node._runtime.projector = embedded
         node._spare_gc = spare_gc
         return node
+
+    @classmethod
+    def local(cls, path: str | PathLike[str], **settings: Any) -> Node:
+        """Return a node on an embedded log: a journal in one file, without a server. The file is created if needed.
+
+        For the programs of one machine, any number at once. ``settings`` are those of ``Settings``.
+        """
+        return cls.connect(local_settings(path, settings))
 
     @classmethod
     def in_memory(cls, log: MemoryLog | None = None, *, clock: Clock | None = None, **settings: Any) -> Node:
@@ -268,10 +277,10 @@ class Node(ControlCalls, HistoryCalls):
         Needs no right to read the journal, only ``NAME.recover`` (write) and ``NAME.recovered`` (read). Asked at least
         once, answered once. ``must_be_current`` as with ``recover``; without it ``report["hidden"]`` says whether the
         state may be an old one. Raises what the recovery raised there (``UnknownProcess``, ``UnknownPoint``, ...), and
-        ``RequestTimeout``; ``Refused`` on a log in memory, which nobody else can read.
+        ``RequestTimeout``; ``Refused`` on an embedded log and on one in memory.
         """
         if self._make_requests is None:
-            raise Refused("nobody else reads a log in memory", hint="use recover()")
+            raise Refused("only a journal on Kafka has a recovery service", hint="use recover()")
         self._requests = self._requests or self._make_requests()
         return await self._requests.recover(
             process_id, at_seq=at_seq, at_offset=at_offset, at_time=at_time, must_be_current=must_be_current,
@@ -303,8 +312,10 @@ def _embedded(settings: Settings) -> EmbeddedProjector:
     return EmbeddedProjector(Projector(settings), settings)
 
 
-def _requests_over(reader: KafkaReader, threads: Executor) -> Requests:
+def _requests_over(reader: object, threads: Executor) -> Requests:
+    from seekpoint.consumers.kafka.kafka_reader import KafkaReader
     from seekpoint.consumers.recovery_service.exchange import KafkaExchange  # which most nodes never load
     from seekpoint.producers.recovery_client import Requests
 
+    assert isinstance(reader, KafkaReader)
     return Requests(KafkaExchange(reader), threads)

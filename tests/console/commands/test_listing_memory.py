@@ -103,7 +103,7 @@ class Fleet:
     def ids_of(self, partition: int) -> list[str]:
         return [f"{SHARED_PREFIX}case-{number:05}" for number in range(partition, self.processes, PARTITIONS)]
 
-    def require_kafka(self) -> Settings:
+    def reachable(self, *, may_create: bool = False) -> Settings:
         return self.settings
 
     def watermarks(self, partition: int) -> Watermarks:

@@ -25,7 +25,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def raises(self: CommandTarget) -> None:
         raise error
 
-    monkeypatch.setattr(CommandTarget, "require_kafka", raises)
+    monkeypatch.setattr(CommandTarget, "reachable", raises)
 
 
 @pytest.mark.parametrize(

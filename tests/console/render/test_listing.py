@@ -58,7 +58,7 @@ class Target:
         self.recoverer = Recoverer(self.log)
         self.dead_letters = self.checkpoints = None
 
-    def require_kafka(self) -> Settings:
+    def reachable(self, *, may_create: bool = False) -> Settings:
         return self.settings
 
     def owner(self, process_id: str) -> Owner:

@@ -152,4 +152,4 @@ def test_a_target_that_was_not_used_closes_without_a_connection() -> None:
     target = CommandTarget(None, "127.0.0.1:1", None)
     target.close()
     with pytest.raises(JournalUnavailable):
-        target.require_kafka()
+        target.reachable()

@@ -70,7 +70,7 @@ class OnMemory:
         self.checkpoints = MemoryCheckpoints(log.partitions)
         self.recoverer = Recoverer(log, self.dead_letters)
 
-    def require_kafka(self) -> Settings:
+    def reachable(self, *, may_create: bool = False) -> Settings:
         return self.settings
 
     def scrub(self, text: str) -> str:

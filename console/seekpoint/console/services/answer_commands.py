@@ -40,7 +40,7 @@ def answer_command(help_text: str, *, is_approved: bool) -> Callable[..., None]:
             # find_question has checked that the gate is open.
             return send(process_id, gate_key, reason=reason, actor=actor, in_advance=True)
 
-        signal_id = send_and_confirm(target.require_kafka(), process_id, answer)
+        signal_id = send_and_confirm(target.reachable(), process_id, answer)
         outcome = "approved" if is_approved else "denied"
         say(clean(f"{process_id}: {gate_key} {outcome}, as {actor}"))
         if json:

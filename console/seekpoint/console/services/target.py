@@ -11,10 +11,11 @@ from seekpoint.console.render.output import say
 
 if TYPE_CHECKING:
     from seekpoint.compose import LocalCluster
-    from seekpoint.consumers.kafka.kafka_checkpoints import KafkaCheckpoints
+    from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
     from seekpoint.consumers.recovery.dead_letters import DeadLetters
     from seekpoint.consumers.recovery.recoverer import Recoverer
+    from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
     from seekpoint.consumers.view.redis_view import RedisView
     from seekpoint.schemas.config.settings import Settings
 
@@ -47,10 +48,18 @@ class CommandTarget:
     If none of them gives the address of Kafka, the local cluster in ``home()`` is used, and stderr says so.
     """
 
-    def __init__(self, journal: str | None, bootstrap_servers: str | None, config: Path | None) -> None:
+    def __init__(
+        self,
+        journal: str | None,
+        bootstrap_servers: str | None,
+        config: Path | None,
+        journal_url: str | None = None,
+    ) -> None:
         self._config = config
-        given = {"journal": journal, "bootstrap_servers": bootstrap_servers}
+        given = {"journal": journal, "bootstrap_servers": bootstrap_servers, "journal_url": journal_url}
         self._given: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if journal_url is None and bootstrap_servers is not None:
+            self._given["journal_url"] = None  # this Kafka, whatever the settings file names
         self._has_no_address = False
         self._has_announced_file = False
 
@@ -69,7 +78,7 @@ class CommandTarget:
             self._has_announced_file = True  # refused settings are loaded again to scrub the error
             say(f"using the settings in {file}")
         given = {*self._given, *configured}
-        if "bootstrap_servers" in given:
+        if given & {"bootstrap_servers", "journal_url"}:
             return Settings.load(self._config, **self._given)
         cluster = running_cluster()
         self._has_no_address = cluster is None
@@ -81,11 +90,31 @@ class CommandTarget:
         say(f"using the local cluster in {_shown(cluster.directory)}")
         return settings
 
-    def require_kafka(self) -> Settings:
-        """Return the settings after checking that a broker accepts connections, so a wrong address fails at once.
+    def reachable(self, *, may_create: bool = False) -> Settings:
+        """Return the settings after a check that the journal is there, so that a wrong address fails at once.
 
-        Raises ``JournalUnavailable`` with a hint about what to start or to set.
+        A broker of Kafka has to accept connections; the file of an embedded log has to exist, unless the command may
+        create it. Raises ``JournalUnavailable`` with a hint about what to start or to set.
         """
+        path = self.settings.sqlite_path
+        if path is None:
+            return self._with_brokers()
+        if not may_create:
+            _ = self.log.partitions
+        return self.settings
+
+    def require_kafka(self) -> Settings:
+        """Return the settings after a check that Kafka answers. Raises ``Refused`` for an embedded log."""
+        from seekpoint.schemas.errors import Refused
+
+        if self.settings.sqlite_path is not None:
+            raise Refused(
+                "this command is for a journal on Kafka", file=str(self.settings.sqlite_path),
+                hint="an embedded log needs none of it; seekpoint copy moves the journal to Kafka",
+            )  # fmt: skip
+        return self._with_brokers()
+
+    def _with_brokers(self) -> Settings:
         from seekpoint.console.services.reach import reach
         from seekpoint.schemas.errors import JournalUnavailable
 
@@ -103,11 +132,22 @@ class CommandTarget:
         return f"seekpoint up ({again}), or give the address of yours: --bootstrap-servers, SEEKPOINT_BOOTSTRAP_SERVERS"
 
     @cached_property
-    def log(self) -> KafkaReader:
+    def log(self) -> KafkaReader | SqliteLog:
         """The journal's reader. Raises ``JournalUnavailable`` if no broker accepts connections."""
+        from seekpoint.consumers.journal_log import journal_log
+
+        if self.settings.sqlite_path is None:
+            self._with_brokers()
+        return journal_log(self.settings, must_exist=True)
+
+    @cached_property
+    def kafka_log(self) -> KafkaReader:
+        """The reader of a journal on Kafka. Raises ``Refused`` for an embedded log."""
         from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
-        return KafkaReader(self.require_kafka())
+        self.require_kafka()
+        assert isinstance(self.log, KafkaReader)
+        return self.log
 
     @cached_property
     def dead_letters(self) -> DeadLetters:
@@ -117,7 +157,7 @@ class CommandTarget:
         return DeadLetters(self.log, self.settings)
 
     @cached_property
-    def checkpoints(self) -> KafkaCheckpoints:
+    def checkpoints(self) -> CheckpointReader:
         """The journal's checkpoints."""
         return self.log.checkpoints()
 

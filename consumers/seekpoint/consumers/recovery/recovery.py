@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recovery_report import LastCheckpoint, Recovered
     from seekpoint.consumers.recovery.tiers import Tier
     from seekpoint.consumers.recovery.verification import Verification
+    from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
     from seekpoint.consumers.view.redis_view import RedisView
     from seekpoint.consumers.view.view_store import ViewStore
     from seekpoint.schemas.log.log_ports import LogReader
@@ -73,18 +74,16 @@ class Recovery:
 
     @classmethod
     def connect(cls, settings: Settings | None = None) -> Recovery:
-        """Return a recovery on Kafka, with ``Settings.load()`` by default. Connects when first used."""
-        from seekpoint.consumers.kafka.kafka_reader import (
-            KafkaReader,  # importing it takes 65 ms, which a log in memory need not pay
-        )
+        """Return a recovery of the journal, with ``Settings.load()`` by default. Connects when first used."""
+        from seekpoint.consumers.journal_log import journal_log
 
         settings = settings or Settings.load()
-        recovery = cls.over(KafkaReader(settings), settings)
+        recovery = cls.over(journal_log(settings, must_exist=True), settings)
         recovery._owns_log = True
         return recovery
 
     @classmethod
-    def over(cls, reader: KafkaReader, settings: Settings, *, is_starting: bool = False) -> Recovery:
+    def over(cls, reader: KafkaReader | SqliteLog, settings: Settings, *, is_starting: bool = False) -> Recovery:
         """Return a recovery on a reader that the caller closes, with its checkpoints and, if Redis is set, the view.
 
         ``is_starting``: do not load the Redis client for a recovery that has little to read.

@@ -15,10 +15,12 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from hashlib import blake2b
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.heartbeats.liveness import WorkerStatus
+from seekpoint.producers import journal_access
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.node import Node, opener_of, runtime_of
 from seekpoint.producers.schedule_table import TABLE_NAME
@@ -32,7 +34,7 @@ from seekpoint.producers.worker.submitted_children import SubmittedChildren
 from seekpoint.producers.worker.worker_progress import WorkerProgress
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.config.error_texts import traceback_of
-from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.config.settings import Settings, local_settings
 from seekpoint.schemas.errors import InvalidSetting, SeekpointError
 
 if TYPE_CHECKING:
@@ -87,8 +89,8 @@ class Worker:
         self._runtime = runtime_of(self.node)
         self._runtime.tailer.expect_steady()  # the group rarely moves partitions
         self._member = member
-        inbox_writer = inbox_writer or _kafka_writer(self.node.settings)
-        self._inbox = Outbox.without_handles(inbox_writer, self.node.settings)
+        writer = inbox_writer or journal_access.inbox_writer(self.node.settings, self._runtime.reader)
+        self._inbox = Outbox.without_handles(writer, self.node.settings)
         schedules = {name: one.schedule for name, one in self.agents.items() if one.schedule is not None}
         self._scheduler = Scheduler(schedules, self._runtime.shared(TABLE_NAME), self._send, self._runtime.clock.now_us)
         self._runtime.child_runs = SubmittedChildren(self._runtime, self._inbox, self.agents.keys())
@@ -107,6 +109,11 @@ class Worker:
         self._closing: asyncio.Task[None] | None = None
         self.failure: Exception | None = None
         """The error that stopped the worker; None while it works."""
+
+    @classmethod
+    def local(cls, agents: Iterable[Agent], path: str | PathLike[str], **options: Any) -> Worker:
+        """Return a worker on an embedded log, a journal in one file; see ``Node.local``. ``options`` as above."""
+        return cls(agents, local_settings(path, {}), **options)
 
     @classmethod
     def in_memory(
@@ -229,7 +236,7 @@ class Worker:
         await self.node.start()
         try:
             member = self._member or await self._runtime.in_thread(
-                partial(_kafka_member, self.node.settings, self.group)
+                partial(journal_access.group_member, self.node.settings, self._runtime.reader, self.group)
             )
         except BaseException:
             await self.node.close()
@@ -386,15 +393,3 @@ def _group_of(agents: Iterable[Agent]) -> str:
     """Name the group of the workers with these agents: workers that run the same can share the work."""
     text = "\0".join(sorted(f"{one.name} {one.version}" for one in agents))
     return blake2b(text.encode(), digest_size=6).hexdigest()
-
-
-def _kafka_member(settings: Settings, group: str) -> InboxMember:
-    from seekpoint.consumers.kafka.kafka_inbox import KafkaInbox  # a worker on a log in memory starts without
-
-    return KafkaInbox(settings, group)
-
-
-def _kafka_writer(settings: Settings) -> LogWriter:
-    from seekpoint.producers.writer.kafka_writer import KafkaWriter  # a worker on a log in memory starts without
-
-    return KafkaWriter(settings, "inbox")

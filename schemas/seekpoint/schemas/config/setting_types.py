@@ -102,6 +102,7 @@ SETTING_TYPES: Mapping[str, SettingType] = {
     "journal": _text(
         "1 to 200 of the characters a-z A-Z 0-9 . _ -, but not . or ..", r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,200}"
     ),
+    "journal_url": _or_none(_text("sqlite:///PATH, the file of an embedded log", r"sqlite:///\S(?:.*\S)?")),
     "bootstrap_servers": _text("HOST:PORT, or several with commas", rf"{_BROKER}(?:\s*,\s*{_BROKER})*"),
     "redis_url": _or_none(
         _text("redis://HOST:PORT/DB, rediss://… or unix://…", r"(?:redis|rediss|unix)://\S*"), _show_url

@@ -24,8 +24,9 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["TOPICS", "Settings"]
+__all__ = ["TOPICS", "Settings", "local_settings"]
 
+_SQLITE = "sqlite:///"
 TOPICS = ("journal", "checkpoints", "schemas", "nodes", "deadletters", "inbox", "recover", "recovered")
 """The topics of a journal. The name of each is ``NAME.`` and one of these."""
 
@@ -52,6 +53,7 @@ class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames)
     """
 
     journal: str = "seekpoint"
+    journal_url: str | None = None
     bootstrap_servers: str = "127.0.0.1:9092"
     redis_url: str | None = "redis://127.0.0.1:6379/0"
     partitions: int = 8
@@ -94,6 +96,8 @@ class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames)
                 raise InvalidSetting(f"{group} must be a mapping of names to values", setting=group)
             checked = isinstance(given, ClientOptions) and given.group == group
             force_setattr(self, group, given if checked else ClientOptions(group, given))
+        if self.journal_url is not None:
+            force_setattr(self, "redis_url", None)  # an embedded log has no view outside its file
         typed_redis_options(self.redis)
         check_redis_url(self.redis_url)
         if self.heartbeat_interval_s >= self.owner_timeout_s:
@@ -121,6 +125,13 @@ class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames)
         if file and not file.is_named:
             check_redirection(file.path, written, outside)
         return cls(**_merge(written, outside))
+
+    @property
+    def sqlite_path(self) -> Path | None:
+        """The file of the embedded log; None for a journal on Kafka."""
+        from pathlib import Path
+
+        return None if self.journal_url is None else Path(self.journal_url.removeprefix(_SQLITE))
 
     def topic_name(self, topic: str) -> str:
         """Return the name of one of the journal's topics (``TOPICS``). Raises ``InvalidName`` for any other."""
@@ -181,6 +192,11 @@ class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames)
         if self.redis_url is not None:
             shown["redis_url"] = mask_url(self.redis_url)
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def local_settings(path: str | os.PathLike[str], given: Mapping[str, Any]) -> Settings:
+    """Return the settings of an embedded log in the file ``path``. Raises ``InvalidSetting``."""
+    return Settings(journal_url=f"{_SQLITE}{os.fspath(path)}", **given)
 
 
 def _check_names(given: Mapping[str, Any]) -> None:

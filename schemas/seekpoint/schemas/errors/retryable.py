@@ -14,7 +14,7 @@ class Retryable(SeekpointError):
 
 
 class JournalUnavailable(Retryable):
-    """Kafka does not answer, or answers that it cannot serve now."""
+    """Kafka does not answer, or answers that it cannot serve now; the file of an embedded log cannot be used now."""
 
     hint = (
         "check that Kafka runs and that bootstrap_servers is right (SEEKPOINT_BOOTSTRAP_SERVERS, seekpoint.toml);"
@@ -22,6 +22,7 @@ class JournalUnavailable(Retryable):
     )
     bootstrap_servers: str | None = None
     clock: str | None = None
+    file: str | None = None
     node: str | None = None
     partitions: object = None
     reason: str | None = None

@@ -58,9 +58,9 @@ class Batch(NamedTuple):
 
     records: Sequence[Record]
     scanned: int
-    """The number of records read, those of other keys included."""
+    """The number of records read, those of other keys included where the log has to pass over them."""
     bytes: int
-    """The bytes of all keys and values read, those of other keys included."""
+    """The bytes of the keys and values of these records."""
     next_offset: int
     """The offset below which everything has been read; offsets may have holes."""
     first: Landmark | None = None

@@ -39,7 +39,7 @@ def projector(
     from seekpoint.consumers.projector.heap import spare_collections
     from seekpoint.consumers.projector.projector import Projector
 
-    worker, health = Projector(target.require_kafka()), ProjectorHealth()
+    worker, health = Projector(target.reachable()), ProjectorHealth()
     spare_collections()
 
     async def run() -> None:
@@ -193,7 +193,7 @@ def dispatcher(
     from seekpoint.console.services.termination import exit_now
 
     table = load_connectors(connectors)
-    settings = target.require_kafka()
+    settings = target.reachable()
 
     async def run() -> None:
         service = DispatcherService(settings, table, grace_s)

@@ -116,9 +116,9 @@ def _used_schemas(target: CommandTarget) -> set[bytes]:
     found = TopicAdmin(target.settings).topics([name])
     if name not in found:
         raise JournalMismatch("the journal's topic does not exist: its entries are lost", topic=name)
-    marks = [target.log.marks_of(name, partition) for partition in range(found[name].partitions)]
+    marks = [target.kafka_log.marks_of(name, partition) for partition in range(found[name].partitions)]
     with ReadingProgress("reading the journal", sum(high - low for low, high in marks)) as progress:
-        return used_fingerprints(target.log, found[name].partitions, progress.advance)
+        return used_fingerprints(target.kafka_log, found[name].partitions, progress.advance)
 
 
 def manifest_facts(manifest: Manifest) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def raise_(
     """Set one limit. The command claims the process briefly, and is refused while its owner looks alive."""
     scope = "day" if day else "run"
     budget = with_node(
-        target.require_kafka(), lambda node: raise_limit(node, process_id, dimension, limit, scope=scope, actor=by)
+        target.reachable(), lambda node: raise_limit(node, process_id, dimension, limit, scope=scope, actor=by)
     )
     if json:
         emit_json({"process_id": process_id, **budget_facts(budget)})

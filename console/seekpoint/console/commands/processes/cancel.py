@@ -31,6 +31,6 @@ def cancel(
     if state.cancelled is not None:
         say(f"{process_id} is already cancelled; it is {state.lifecycle}")
         return
-    send_and_confirm(target.require_kafka(), process_id, lambda node: node.cancel(process_id, reason, actor=actor))
+    send_and_confirm(target.reachable(), process_id, lambda node: node.cancel(process_id, reason, actor=actor))
     when = "it has no owner and stops when it is run" if state.owner is None else "it stops at its owner's next call"
     say(f"{process_id}: asked to stop, as {actor}; {when}")

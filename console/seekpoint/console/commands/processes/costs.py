@@ -41,7 +41,7 @@ def costs(
     if not set(names) <= _GROUPS.keys():
         raise typer.BadParameter(f"some of {', '.join(_GROUPS)}, with commas", param_hint="--by")
     query = ProcessQuery(agent=agent, since_us=since_us(since))
-    target.require_kafka()
+    target.reachable()
     sums: dict[tuple[str, ...], _Sum] = {}
     without: list[str] = []
     for one, _, _ in listed(target, query, from_log=from_log):

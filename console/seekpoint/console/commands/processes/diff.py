@@ -24,7 +24,7 @@ def diff(target: CommandTarget, left: _Side, right: _Side, json: AsJson = False)
 
     Exits with 1 if they differ.
     """
-    found = with_node(target.require_kafka(), lambda node: node.diff(left, right))
+    found = with_node(target.reachable(), lambda node: node.diff(left, right))
     if json:
         from msgspec import to_builtins
 

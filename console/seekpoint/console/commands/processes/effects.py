@@ -146,7 +146,7 @@ def revoke(
     async def send(client: Client) -> None:
         await client.revoke(process_id, key, reason, actor=actor, dry_run=dry_run)
 
-    target.require_kafka()
+    target.reachable()
     with_client(target.settings, send)
     if json:
         emit_json({"process_id": process_id, "key": key, "revoked": not dry_run, "reason": reason, "actor": actor})

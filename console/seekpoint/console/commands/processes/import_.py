@@ -31,7 +31,7 @@ def import_(
     from seekpoint.consumers.staging.capture.process_file import ProcessFile
     from seekpoint.producers.importing import import_process
 
-    settings, entries = target.require_kafka(), ProcessFile(file).entries
+    settings, entries = target.reachable(may_create=True), ProcessFile(file).entries
     found = with_node(settings, lambda node: import_process(node, entries, as_id))
     if json:
         emit_json({"process_id": found.process_id, "entries": found.entries, "known": found.known})

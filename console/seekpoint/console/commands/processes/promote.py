@@ -33,7 +33,7 @@ def promote(
     actor = by or user_name("--by")
     sides = _sides(prefer or [])
     plan = with_node(
-        target.require_kafka(),
+        target.reachable(),
         lambda node: node.promote(fork_id, prefer=sides, reason=reason, actor=actor, dry_run=dry_run),
     )
     if json:

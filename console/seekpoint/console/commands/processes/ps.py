@@ -49,7 +49,7 @@ def ps(
         agent=agent, status=lifecycle, failed=failed, waiting=waiting, unfinished=unfinished,
         since_us=since_us(since), sort=sort, limit=limit,
     )  # fmt: skip
-    target.require_kafka()
+    target.reachable()
     found = _facts(target, query, from_log=from_log)
     columns, row = (
         (states.WIDE_PROCESS_COLUMNS, states.wide_process_row) if wide else (states.PROCESS_COLUMNS, states.process_row)

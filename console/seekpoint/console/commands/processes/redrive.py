@@ -48,7 +48,7 @@ def redrive(
     if bool(process_ids) == failed or (not failed and (agent is not None or since is not None)):
         raise typer.BadParameter("give process ids, or --failed with or without --agent and --since", param_hint="ID")
     from_us = since_us(since)
-    target.require_kafka()
+    target.reachable()
     found = _failed(target, agent, from_us) if failed else [_failed_run(target, one) for one in process_ids or ()]
     actor = by or user_name("--by")
 

@@ -95,7 +95,7 @@ def rerun(
     known = None if prices is None else prices_in(prices)
     how: dict[str, Any] = {"model": model, "effects": effects}
     ways: dict[str, Any] = {"timeout_s": timeout_s, "reason": reason, "actor": by or user_name("--by")}
-    target.require_kafka()
+    target.reachable()
     if process_id is not None:
         given = {"--since": since, "--sample": sample, "--label": label, "--score": score, "--report": report}
         _refuse({**given, "--budget": budget}, "it is for many processes: leave the ID out")

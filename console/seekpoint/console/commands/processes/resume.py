@@ -23,5 +23,5 @@ def resume(target: CommandTarget, process_id: ProcessId, reason: Reason = None, 
             "the process is not suspended, nothing was sent", process_id=process_id,
             hint="seekpoint state ID shows what it waits for",
         )  # fmt: skip
-    send_and_confirm(target.require_kafka(), process_id, lambda node: node.resume(process_id, reason, actor=actor))
+    send_and_confirm(target.reachable(), process_id, lambda node: node.resume(process_id, reason, actor=actor))
     say(clean(f"{process_id}: resumed, as {actor}; a worker goes on with it, or seekpoint run"))

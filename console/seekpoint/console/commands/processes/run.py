@@ -54,7 +54,7 @@ def run(
     if new and resume:
         raise typer.BadParameter("give --new or --resume, not both", param_hint="--new")
 
-    target.require_kafka()
+    target.reachable(may_create=True)
     loaded, value = load_agent(agent), _parse_input(input)
     begins = True if new else False if resume or input is None else None
     try:

@@ -34,7 +34,7 @@ def signal(
     question = find_question(target, process_id, name, in_advance, may_be_mail=True)
     signal_name = question["gate"] or name
     signal_id = send_and_confirm(
-        target.require_kafka(), process_id, lambda node: node.signal(process_id, signal_name, value, actor=sender)
+        target.reachable(), process_id, lambda node: node.signal(process_id, signal_name, value, actor=sender)
     )
     say(clean(f"{process_id}: {signal_name}, as {sender}"))
     if json:

@@ -59,7 +59,7 @@ def submit(
         say(clean(f"{process_id}: submitted to the workers that run {agent}, as {actor}"))
         return await run.result(timeout_s) if wait else None
 
-    result = plain_value(with_client(target.require_kafka(), send))
+    result = plain_value(with_client(target.reachable(may_create=True), send))
     if json:
         emit_json({"process_id": process_id, "agent": agent} | ({"result": result} if wait else {}))
     elif wait:

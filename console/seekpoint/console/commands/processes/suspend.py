@@ -20,5 +20,5 @@ def suspend(target: CommandTarget, process_id: ProcessId, reason: Reason = None,
     if unfinished_state(target, process_id).is_on_hold:
         say(clean(f"{process_id} is already suspended"))
         return
-    send_and_confirm(target.require_kafka(), process_id, lambda node: node.suspend(process_id, reason, actor=actor))
+    send_and_confirm(target.reachable(), process_id, lambda node: node.suspend(process_id, reason, actor=actor))
     say(clean(f"{process_id}: suspended, as {actor}"))

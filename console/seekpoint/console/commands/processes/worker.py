@@ -48,7 +48,7 @@ def worker(
 
     agents = agents_in(modules)
     limits = limits_of(concurrency or [], agents)
-    settings = target.require_kafka()
+    settings = target.reachable(may_create=True)
 
     async def run() -> None:
         worker = Worker(

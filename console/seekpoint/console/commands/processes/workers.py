@@ -26,7 +26,7 @@ def workers(target: CommandTarget, json: AsJson = False) -> None:
     ``dead`` is a worker whose program has ended on this host. Of a worker on another host, wait some seconds and look
     whether its heartbeat still moves: ``seekpoint doctor``.
     """
-    target.require_kafka()
+    target.reachable()
     found = list(_rows(target))
     if json:
         emit_json_list({"journal": target.settings.journal}, "workers", found)

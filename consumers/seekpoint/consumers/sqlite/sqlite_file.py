@@ -1,0 +1,316 @@
+"""One SQLite file with a journal: its connections, its form, its transactions, and SQLite's errors as Seekpoint's.
+
+The file is in WAL mode, so readers never wait for writers, and each commit is synchronised with the disk
+(``synchronous=FULL``). Any number of processes of one machine may use it at once; SQLite's own locks keep their
+transactions apart. It must lie on a local disk: network file systems do not have these locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, NewerFormat, SeekpointError
+from seekpoint.schemas.log.manifest import FORMAT, Manifest, schema_key
+from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT, schema_json
+
+__all__ = ["Changes", "SqliteFile", "place_of"]
+
+T = TypeVar("T")
+
+_APPLICATION_ID = 0x5345454B  # "SEEK"
+_FILE_VERSION = 1
+_SCHEMA = """
+CREATE TABLE manifest (id INTEGER PRIMARY KEY CHECK (id = 0), value BLOB NOT NULL);
+CREATE TABLE journal (place INTEGER PRIMARY KEY, timestamp_ms INTEGER NOT NULL, key BLOB, value BLOB);
+CREATE INDEX journal_by_key ON journal (key, place);
+CREATE TABLE inbox (place INTEGER PRIMARY KEY, timestamp_ms INTEGER NOT NULL, key BLOB, value BLOB);
+CREATE TABLE trimmed (topic TEXT, partition INTEGER, low INTEGER NOT NULL, PRIMARY KEY (topic, partition));
+CREATE TABLE tables (
+  position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
+  UNIQUE (name, key)
+);
+CREATE TABLE members (id TEXT PRIMARY KEY, team TEXT NOT NULL, process TEXT NOT NULL, seen_ms INTEGER NOT NULL);
+CREATE TABLE assignments (team TEXT, partition INTEGER, member TEXT NOT NULL, PRIMARY KEY (team, partition));
+CREATE TABLE checkpoints (place INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB);
+CREATE INDEX checkpoints_by_key ON checkpoints (key, place);
+CREATE TABLE commits (team TEXT, partition INTEGER, done INTEGER NOT NULL, PRIMARY KEY (team, partition));
+"""
+_OFFSET_BITS = 40
+_BUSY_PAUSE_S = 0.0003
+"""A writer that finds another one at work looks again after this time. A commit takes about as long."""
+_BUSY_MAX_S = 30.0
+_IDLE_CONNECTIONS_MAX = 8
+
+
+class Changes:
+    """What tells the threads of this program that the file has changed. One for each file."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.count = 0
+        self.writing = threading.Lock()
+        """Held by the thread of this program that writes: waiting for it is quicker than for SQLite's lock."""
+
+    def note(self) -> None:
+        """Wake the threads that wait for changes."""
+        with self.changed:
+            self.count += 1
+            self.changed.notify_all()
+
+
+_changes: WeakValueDictionary[str, Changes] = WeakValueDictionary()
+_changes_lock = threading.Lock()
+
+
+def _changes_of(path: Path) -> Changes:
+    with _changes_lock:
+        name = os.path.realpath(path)
+        found = _changes.get(name)
+        if found is None:
+            found = _changes[name] = Changes()
+        return found
+
+
+class SqliteFile:
+    """The file of a journal. Thread safe; opened at first use.
+
+    Raises ``JournalUnavailable`` if the file cannot be opened, read or written now, ``JournalMismatch`` if it holds
+    something else than this journal, ``NewerFormat``.
+    """
+
+    def __init__(self, path: Path, settings: Settings, *, must_exist: bool = False) -> None:
+        self.path = path
+        self.changes = _changes_of(path)
+        self._settings = settings
+        self._must_exist = must_exist
+        self._lock = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+        self._manifest: Manifest | None = None
+        self._is_closed = False
+
+    @property
+    def manifest(self) -> Manifest:
+        """The journal's description of itself. The first call opens the file, and creates it unless it must exist."""
+        if self._manifest is None:
+            with self._lock:
+                if self._manifest is None:
+                    self._manifest = self._opened()
+        return self._manifest
+
+    @property
+    def topic_id(self) -> str:
+        """The id of the journal in the file. A file that was made again has another one."""
+        return self.manifest.topic_ids["journal"]
+
+    # --- connections
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Return a connection to read with. Use it briefly: an open read keeps the write-ahead log from shrinking."""
+        _ = self.manifest
+        with self.translating():
+            connection = self._take() or self._connect()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            self._give_back(connection)
+
+    def new_connection(self) -> sqlite3.Connection:
+        """Return a connection of the caller's own, for one thread. The caller closes it."""
+        _ = self.manifest
+        with self.translating():
+            return self._connect()
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do ``work`` in a transaction. Return its result once the transaction is on the disk."""
+        _ = self.manifest
+        with self.changes.writing, self.translating():
+            if self._writer is None:
+                self._check_open()
+                self._writer = self._connect()
+            result = _transaction(self._writer, work)
+        self.changes.note()
+        return result
+
+    def close(self) -> None:
+        """Close all connections. A read or write under way in another thread ends first. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        with self.changes.writing:
+            writer, self._writer = self._writer, None
+        for connection in (*idle, *(() if writer is None else (writer,))):
+            connection.close()
+
+    def _take(self) -> sqlite3.Connection | None:
+        with self._lock:
+            self._check_open()
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            if not self._is_closed and len(self._idle) < _IDLE_CONNECTIONS_MAX:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise JournalUnavailable(
+                "the journal's file was closed", file=str(self.path), hint="use a node that is open"
+            )
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=_BUSY_MAX_S, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    # --- opening
+    def _opened(self) -> Manifest:
+        self._check_open()
+        if self._must_exist and not self.path.exists():
+            raise JournalUnavailable(
+                "there is no such file", file=str(self.path),
+                hint="look at journal_url; a node, a worker or a client creates the file when it starts",
+            )  # fmt: skip
+        with self.translating():
+            connection = self._connect()
+            try:
+                return self._verified(connection)
+            finally:
+                connection.close()
+
+    def _verified(self, connection: sqlite3.Connection) -> Manifest:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application == 0 and version == 0:
+            self._create(connection)
+        elif application != _APPLICATION_ID:
+            raise self._mismatch("the file is another program's SQLite database")
+        elif version > _FILE_VERSION:
+            raise NewerFormat("the file has a newer form than this code knows", found=version, known=_FILE_VERSION)
+        row = connection.execute("SELECT value FROM manifest").fetchone()
+        if row is None:
+            raise self._mismatch("the file has no manifest")
+        manifest = Manifest.from_bytes(row[0])
+        if manifest.journal != self._settings.journal:
+            raise self._mismatch(
+                f"the file holds the journal {manifest.journal!r}", hint=f'set journal = "{manifest.journal}"'
+            )
+        if not self._must_exist:
+            self._add_schema(connection)
+        return manifest
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        """Make the tables, unless another program has made them meanwhile."""
+        connection.execute("PRAGMA journal_mode = WAL")
+
+        def make(connection: sqlite3.Connection) -> None:
+            if connection.execute("PRAGMA user_version").fetchone()[0]:
+                return
+            if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+                raise self._mismatch("the file is another program's SQLite database")
+            for statement in _SCHEMA.split(";\n")[:-1]:
+                connection.execute(statement)
+            manifest = Manifest(
+                journal=self._settings.journal, format=FORMAT, partitions=self._settings.partitions,
+                topic_ids={"journal": uuid4().hex}, limits=DEFAULT_LIMITS,
+            )  # fmt: skip
+            connection.execute("INSERT INTO manifest VALUES (0, ?)", (manifest.to_bytes(),))
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {_FILE_VERSION}")
+
+        _transaction(connection, make)
+
+    def _add_schema(self, connection: sqlite3.Connection) -> None:
+        """Store the schema that this code writes entries with, so that every other version can read them."""
+        key = schema_key(SCHEMA_FINGERPRINT)
+        if not connection.execute("SELECT 1 FROM tables WHERE name = 'schemas' AND key = ?", (key,)).fetchone():
+            add = "INSERT OR IGNORE INTO tables (name, key, value) VALUES ('schemas', ?, ?)"
+            _transaction(connection, lambda writer: writer.execute(add, (key, schema_json().encode())))
+
+    def _mismatch(self, message: str, hint: str = "name another file in journal_url") -> JournalMismatch:
+        return JournalMismatch(message, file=str(self.path), hint=hint)
+
+    # --- errors
+    @contextlib.contextmanager
+    def translating(self) -> Iterator[None]:
+        """Raise SQLite's errors as Seekpoint's, with the file's name."""
+        try:
+            yield
+        except sqlite3.Error as exc:
+            raise _translated(exc, self.path) from exc
+
+
+def place_of(partition: int, offset: int) -> int:
+    """Return the place of a record: a number that orders records by partition, then by offset.
+
+    >>> divmod(place_of(3, 17), 1 << 40)
+    (3, 17)
+    """
+    return (partition << _OFFSET_BITS) | offset
+
+
+def _transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Do ``work`` between BEGIN and COMMIT. Nothing of it remains if it raises."""
+    _begin(connection)
+    try:
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Begin to write. Another program that writes is waited for in short steps: SQLite's own steps grow to 0.1 s."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    until = time.monotonic() + _BUSY_MAX_S
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(_BUSY_PAUSE_S)
+
+
+def _translated(error: sqlite3.Error, path: Path) -> SeekpointError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return JournalMismatch(
+            "the file is no SQLite database", file=str(path), hint="name another file in journal_url"
+        )
+    if code == sqlite3.SQLITE_CORRUPT:
+        return JournalMismatch(
+            f"the file is damaged: {error}", file=str(path),
+            hint="keep a copy, then restore a backup, or what sqlite3's .recover finds in it",
+        )  # fmt: skip
+    return JournalUnavailable(
+        f"the journal's file cannot be used: {error}", file=str(path), hint=_HINTS.get(code, _HINT)
+    )
+
+
+_HINT = "look at the file, its folder and their permissions"
+_HINTS = {
+    sqlite3.SQLITE_FULL: "the disk is full: make room",
+    sqlite3.SQLITE_BUSY: "another program has been writing for 30 s: look for one that hangs",
+    sqlite3.SQLITE_READONLY: "this user may not write the file, or its folder",
+    sqlite3.SQLITE_CANTOPEN: "the folder must exist, and this user may write there",
+}
