@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from file_logs import closing_files, use_files_if_asked
 from leftovers import nothing_left, watch_loops
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.config.settings import TOPICS, Settings
@@ -24,6 +25,9 @@ from xdist_scheduler import OneHasKafka
 # How long an example takes says how busy the machine is, not whether it holds.
 hypothesis_settings.register_profile("seekpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("seekpoint")
+
+
+use_files_if_asked()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,7 +57,7 @@ def interrupts() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def leaves_nothing() -> Iterator[None]:
     """What a test started, it ends."""
-    with nothing_left():
+    with nothing_left(), closing_files():
         yield
 
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from seekpoint.schemas.config.limits import DEFAULT_LIMITS
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, NewerFormat, SeekpointError
 from seekpoint.schemas.log.manifest import FORMAT, Manifest, schema_key
@@ -89,7 +89,11 @@ class SqliteFile:
     something else than this journal, ``NewerFormat``.
     """
 
-    def __init__(self, path: Path, settings: Settings, *, must_exist: bool = False) -> None:
+    def __init__(
+        self, path: Path, settings: Settings, *, must_exist: bool = False, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        """``limits`` are those of a new journal; an existing one keeps its own."""
+        self._limits = limits
         self.path = path
         self.changes = _changes_of(path)
         self._settings = settings
@@ -227,7 +231,7 @@ class SqliteFile:
                 connection.execute(statement)
             manifest = Manifest(
                 journal=self._settings.journal, format=FORMAT, partitions=self._settings.partitions,
-                topic_ids={"journal": uuid4().hex}, limits=DEFAULT_LIMITS,
+                topic_ids={"journal": uuid4().hex}, limits=self._limits,
             )  # fmt: skip
             connection.execute("INSERT INTO manifest VALUES (0, ?)", (manifest.to_bytes(),))
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")

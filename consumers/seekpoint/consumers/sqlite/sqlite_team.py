@@ -74,7 +74,7 @@ class SqliteTeamMember:
         now_ms = time.time_ns() // 1_000_000
         connection.execute("INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)", (me, team, self._process, now_ms))
         found = connection.execute("SELECT id, process, seen_ms FROM members WHERE team = ?", (team,)).fetchall()
-        gone = [one for one, process, seen_ms in found if _is_gone(process, now_ms - seen_ms)]
+        gone = [one for one, process, seen_ms in found if one != me and _is_gone(process, now_ms - seen_ms)]
         _remove(connection, team, gone)
         members = sorted({one for one, _, _ in found} - {*gone})
         rows = connection.execute("SELECT partition, member FROM assignments WHERE team = ?", (team,)).fetchall()

@@ -1,0 +1,154 @@
+"""The file of an embedded log: what it is made of, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from open_files import OpenFile
+from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import InvalidSetting, JournalMismatch, JournalUnavailable, NewerFormat
+
+
+def test_a_file_is_made_once_and_keeps_its_partitions(open_file: OpenFile) -> None:
+    """Who opens it later gets the journal as it was made."""
+    first, second = open_file(partitions=3), open_file(partitions=5)
+    assert (first.manifest.partitions, second.manifest.partitions) == (3, 3)
+    assert first.topic_id == second.topic_id
+
+
+def test_many_threads_and_files_make_one_journal(open_file: OpenFile) -> None:
+    """All that open a file at once see one journal."""
+    files = [open_file() for _ in range(8)]
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda one=one: found.append(one.topic_id)) for one in files]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(found) == 8
+    assert len({*found}) == 1
+
+
+def test_a_commit_is_on_the_disk(open_file: OpenFile) -> None:
+    """Write-ahead log, synchronised at each commit."""
+    with open_file().reading() as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_file_that_is_missing_is_not_made_by_a_reader(open_file: OpenFile, tmp_path: Path) -> None:
+    """A misspelt name must not become an empty journal."""
+    with pytest.raises(JournalUnavailable, match="no such file"):
+        _ = open_file("misspelt.db", must_exist=True).manifest
+    assert not (tmp_path / "misspelt.db").exists()
+
+
+def test_a_file_of_something_else_is_refused_and_left_alone(open_file: OpenFile, tmp_path: Path) -> None:
+    """Text, another program's database, another journal, a newer form."""
+    (tmp_path / "text.db").write_text("no database at all, and long enough for a header of one hundred bytes" * 9)
+    with pytest.raises(JournalMismatch, match="no SQLite database"):
+        _ = open_file("text.db").manifest
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE mine (a)")
+    other.close()
+    with pytest.raises(JournalMismatch, match="another program"):
+        _ = open_file("other.db").manifest
+    assert sqlite3.connect(tmp_path / "other.db").execute("SELECT name FROM sqlite_schema").fetchall() == [("mine",)]
+    _ = open_file("fleet.db", journal="fleet").manifest
+    with pytest.raises(JournalMismatch, match="holds the journal 'fleet'"):
+        _ = open_file("fleet.db").manifest
+    open_file("newer.db").write(lambda connection: connection.execute("PRAGMA user_version = 99"))
+    with pytest.raises(NewerFormat):
+        _ = open_file("newer.db").manifest
+
+
+def test_a_folder_that_is_missing_is_an_error_with_advice(open_file: OpenFile) -> None:
+    """No traceback of SQLite's."""
+    with pytest.raises(JournalUnavailable, match="the folder must exist"):
+        _ = open_file("missing/runs.db").manifest
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anything")
+def test_a_file_that_may_not_be_written_is_an_error(open_file: OpenFile, tmp_path: Path) -> None:
+    """It names the file."""
+    _ = open_file().manifest
+    (tmp_path / "runs.db").chmod(0o400)
+    with pytest.raises(JournalUnavailable, match="may not write"):
+        open_file().write(lambda connection: connection.execute("DELETE FROM journal"))
+
+
+def test_a_transaction_that_fails_leaves_nothing(open_file: OpenFile) -> None:
+    """And the next one works."""
+    file = open_file()
+
+    def half(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO journal VALUES (1, 0, NULL, NULL)")
+        raise ValueError("half")
+
+    with pytest.raises(ValueError, match="half"):
+        file.write(half)
+    with file.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM journal").fetchone() == (0,)
+    file.write(lambda connection: connection.execute("INSERT INTO journal VALUES (1, 0, NULL, NULL)"))
+
+
+def test_a_writer_waits_for_another_programs_transaction(open_file: OpenFile, tmp_path: Path) -> None:
+    """And writes once that has ended."""
+    file = open_file()
+    _ = file.manifest
+    other = sqlite3.connect(tmp_path / "runs.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    written = threading.Event()
+
+    def write() -> None:
+        file.write(lambda connection: connection.execute("INSERT INTO journal VALUES (1, 0, NULL, NULL)"))
+        written.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert not written.wait(0.2)
+    other.execute("COMMIT")
+    assert written.wait(20)
+    thread.join()
+    other.close()
+
+
+def test_a_closed_file_says_so(open_file: OpenFile) -> None:
+    """Also who used it before."""
+    file = open_file()
+    _ = file.manifest
+    file.close()
+    with pytest.raises(JournalUnavailable, match="was closed"), file.reading():
+        pass
+    with pytest.raises(JournalUnavailable, match="was closed"):
+        file.write(lambda connection: None)
+
+
+def test_a_file_that_was_made_again_is_noticed(open_file: OpenFile, tmp_path: Path) -> None:
+    """Offsets of the former one mean nothing in it."""
+    log = SqliteLog(open_file(), Settings())
+    _ = log.topic_id
+    for name in list(tmp_path.iterdir()):
+        name.unlink()
+    with pytest.raises(JournalUnavailable, match="no such file"):
+        log.check()
+    _ = open_file().manifest
+    with pytest.raises(JournalMismatch, match="made again"):
+        log.check()
+
+
+def test_a_journal_url_is_checked() -> None:
+    """Only a file of SQLite; and a journal in a file has no view in Redis."""
+    settings = Settings(journal_url="sqlite:///runs.db", redis_url="redis://127.0.0.1:6379/0")
+    assert (settings.redis_url, settings.sqlite_path) == (None, Path("runs.db"))
+    assert Settings(journal_url="sqlite:////var/runs.db").sqlite_path == Path("/var/runs.db")
+    assert Settings().sqlite_path is None
+    for url in ("postgres://x", "sqlite:///", "runs.db", "sqlite:///   "):
+        with pytest.raises(InvalidSetting, match="journal_url"):
+            Settings(journal_url=url)

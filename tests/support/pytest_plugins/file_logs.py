@@ -1,0 +1,172 @@
+"""With ``SEEKPOINT_TEST_LOG=sqlite`` every ``MemoryLog`` of the tests keeps its records in a SQLite file.
+
+So the suites that know only the log in memory, with its faults, also run on the embedded log: its storage, its reads,
+its tails and its appenders. What a file cannot have (open transactions, elections of leaders) its tests leave out.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seekpoint.consumers.sqlite.sqlite_appender import SqliteAppender
+from seekpoint.consumers.sqlite.sqlite_file import SqliteFile, place_of
+from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+from seekpoint.consumers.sqlite.sqlite_marks import marks_of
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import JournalUnavailable
+from seekpoint.schemas.log import memory_log
+from seekpoint.schemas.log.log_ports import Batch, DeliveryReport, Extent, Landmark, ProducerRecord, Watermarks
+from seekpoint.schemas.log.memory_log import MemoryAppender, MemoryLog
+
+__all__ = ["FileAppender", "FileLog", "closing_files", "use_files_if_asked"]
+
+VARIABLE = "SEEKPOINT_TEST_LOG"
+_open: list[FileLog] = []
+
+
+def use_files_if_asked() -> None:
+    """Replace ``MemoryLog`` before any test is imported, if the environment asks for it."""
+    if os.environ.get(VARIABLE) == "sqlite":
+        memory_log.MemoryLog = FileLog  # type: ignore[misc]
+        memory_log.MemoryAppender = FileAppender  # type: ignore[misc]
+
+
+@contextmanager
+def closing_files() -> Iterator[None]:
+    """Close and delete the files that were made inside the block."""
+    yield
+    while _open:
+        _open.pop().remove()
+
+
+class FileLog(MemoryLog):
+    """A ``MemoryLog`` whose records and tables are in a file."""
+
+    def __init__(self, partitions: int = 8, limits: Limits = DEFAULT_LIMITS, name: str = "memory") -> None:
+        super().__init__(partitions, limits, name)
+        self._directory = tempfile.mkdtemp(prefix="seekpoint-file-log-")
+        settings = Settings(journal=name, partitions=partitions, redis_url=None)
+        self.sqlite = SqliteLog(SqliteFile(Path(self._directory) / "runs.db", settings, limits=limits), settings)
+        self._tails = 0
+        _open.append(self)
+
+    def remove(self) -> None:
+        self.sqlite.close()
+        for name in os.listdir(self._directory):
+            os.unlink(os.path.join(self._directory, name))
+        os.rmdir(self._directory)
+
+    # --- reading
+    def watermarks(self, partition: int) -> Watermarks:
+        return self.sqlite.watermarks(partition)
+
+    def extent(self, partition: int) -> Any:
+        low, high = self.watermarks(partition)
+        return Extent(low, high, high)
+
+    def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        return self.sqlite.read(partition, start, stop, keys)
+
+    def offset_at(self, partition: int, timestamp_ms: int) -> int:
+        return self.sqlite.offset_at(partition, timestamp_ms)
+
+    def leader_epoch_at(self, partition: int, offset: int) -> int:
+        return self.sqlite.leader_epoch_at(partition, offset)
+
+    def landmark(self, partition: int, offset: int) -> Landmark:
+        return Landmark(offset, 0)
+
+    def tail(self, *, is_steady: bool = False) -> Any:
+        return self.sqlite.tail(is_steady=is_steady)
+
+    def table(self, name: str) -> Any:
+        return self.sqlite.table(name)
+
+    # --- writing
+    def append(self, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None) -> int:
+        stamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+
+        def insert(connection: Any) -> int:
+            offset = marks_of(connection, "journal", partition).high
+            row = (place_of(partition, offset), stamp, key, value)
+            connection.execute("INSERT INTO journal VALUES (?, ?, ?, ?)", row)
+            return offset
+
+        offset = self.sqlite.file.write(insert)
+        with self.appended:
+            self.appended.notify_all()
+        return offset
+
+    def trim(self, partition: int, offset: int) -> None:
+        self.sqlite.delete_below(partition, offset)
+
+    def hide(self, partition: int) -> None:
+        pytest.skip("a file has no open transactions")
+
+    def elect(self, partition: int, offset: int | None = None) -> None:
+        pytest.skip("a file has no leaders")
+
+
+class FileAppender(MemoryAppender):
+    """The appender of a file, with the faults of the one in memory before and behind it."""
+
+    def __init__(self, log: MemoryLog, deliver: Callable[[Sequence[DeliveryReport]], None]) -> None:
+        super().__init__(log, deliver)
+        assert isinstance(log, FileLog)
+        self._files = log
+        self._sent: dict[int, ProducerRecord] = {}
+        self._guard = threading.Lock()
+        self._inner = SqliteAppender(log.sqlite.file, "journal", self._reported)
+
+    def send(self, records: Sequence[ProducerRecord]) -> int:
+        if self._retired:
+            return 0
+        with self._guard:
+            self._waiting += records
+            batch = self._waiting if self._files._accepts else []
+            if batch:
+                self._waiting = []
+                self._sent |= {id(record.token): record for record in batch}
+            reports = self._acknowledged([])
+        if batch:
+            self._inner.send(batch)
+        if reports:
+            self._deliver(reports)
+        return len(records)
+
+    def _reported(self, reports: Sequence[DeliveryReport]) -> None:
+        with self._files.appended:
+            self._files.appended.notify_all()
+        with self._guard:
+            found = self._acknowledged(reports)
+        if found:
+            self._deliver(found)
+
+    def _acknowledged(self, reports: Sequence[DeliveryReport]) -> list[DeliveryReport]:
+        self._unacknowledged += reports
+        if not self._files._acknowledges:
+            return []
+        found, self._unacknowledged = self._unacknowledged, []
+        for one in found:
+            self._sent.pop(id(one.token), None)
+        return found
+
+    def retire(self, drain_s: float) -> None:
+        if self._retired:
+            return
+        self._retired = True
+        self._inner.retire(drain_s)
+        lost = JournalUnavailable("the appender was retired before an acknowledgement came")
+        tokens = [*(one.token for one in self._sent.values()), *(one.token for one in self._waiting)]
+        if tokens:
+            self._deliver([DeliveryReport(token, -1, lost) for token in tokens])
