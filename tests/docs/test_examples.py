@@ -64,10 +64,11 @@ class Pasted(code.InteractiveConsole):
 
 @pytest.mark.parametrize("block", IN_MEMORY, ids=lambda block: block.name)
 def test_an_example_runs_alone_in_a_console(
-    block: Block, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    block: Block, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """A reader who pastes any one block into ``python -m asyncio`` sees what stands behind its prints."""
     monkeypatch.setattr(sys, "displayhook", lambda _: None)
+    monkeypatch.chdir(tmp_path)
     with asyncio.Runner() as runner, only():  # what a page registers is gone with it
         console = Pasted(runner)
         console.paste(block)
