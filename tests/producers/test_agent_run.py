@@ -236,7 +236,7 @@ async def test_what_is_no_agent_is_not_run(node: Node) -> None:
 
     @agent("parent")
     async def parent(process: Process, given: Any) -> Any:
-        return await process.spawn(bare, "p/child").result()  # type: ignore[arg-type]
+        return await process.spawn(bare, "p/child").result()  # type: ignore[call-overload]
 
     with pytest.raises(Refused, match="only an agent"):
         await node.run(bare, "bare")  # type: ignore[arg-type]

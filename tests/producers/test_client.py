@@ -53,7 +53,7 @@ async def test_a_submission_is_one_record_of_the_inbox(log: MemoryLog) -> None:
     async with Client.in_memory(log) as client:
         moment = datetime(2030, 1, 1, tzinfo=UTC)
         run = await client.submit(
-            double, "case-1", {"n": 1}, priority=7, start_at=moment, actor="ann", correlation_id="thread"
+            double.name, "case-1", {"n": 1}, priority=7, start_at=moment, actor="ann", correlation_id="thread"
         )
         assert run.id == "case-1"
     (one,) = submitted(log)

@@ -18,6 +18,7 @@ _EXIT_CODES: dict[type[SeekpointError], int] = {
     errors.InvalidName: EXIT_USAGE,
     errors.UnknownProcess: EXIT_FAULT,
     errors.UnknownConnector: EXIT_USAGE,
+    errors.InvalidOption: EXIT_USAGE,
     errors.InvalidSetting: EXIT_USAGE,
     errors.ProcessDegraded: EXIT_REFUSED,
     errors.ReplayDivergence: EXIT_REFUSED,

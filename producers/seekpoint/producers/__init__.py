@@ -16,12 +16,12 @@
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.call_results import GateAnswer, Turn, Versioned
-from seekpoint.producers.durable.effects.effect_calls import EffectStep, effect
+from seekpoint.producers.durable.effects.effect_functions import EffectStep, effect
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode
 from seekpoint.producers.durable.session import Acknowledged
 from seekpoint.producers.durable.steps.agent import Agent, agent
 from seekpoint.producers.durable.steps.retries import Retry
-from seekpoint.producers.durable.steps.step_calls import Step, step
+from seekpoint.producers.durable.steps.step_functions import Step, step
 from seekpoint.producers.durable.waits.shared_values import ProcessShared
 from seekpoint.producers.node import Node
 from seekpoint.producers.process import Process

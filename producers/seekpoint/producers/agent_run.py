@@ -50,16 +50,16 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["RECORDED", "refuse_mismatch", "run_agent", "run_opened"]
+__all__ = ["RECORDED", "Recorded", "refuse_mismatch", "run_agent", "run_opened"]
 
 
-class _Recorded(StrEnum):
+class Recorded(StrEnum):
     """The type of ``RECORDED``."""
 
     INPUT = "recorded"
 
 
-RECORDED: Final = _Recorded.INPUT
+RECORDED: Final = Recorded.INPUT
 """The default of ``input``: the input that the process began with; None for a process that has not begun."""
 
 

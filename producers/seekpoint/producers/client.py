@@ -14,13 +14,13 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, overload
 from weakref import finalize
 
 from seekpoint.consumers import Recovered, Recovery
 from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.control_calls import ControlCalls
-from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
 from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
@@ -53,11 +53,23 @@ from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Client", "RunStatus", "SubmittedRun"]
 
 logger = logging.getLogger("seekpoint.producers")
+
+
+class SubmitOptions(TypedDict, total=False):
+    """The options of ``Client.submit``."""
+
+    priority: int
+    start_at: datetime | None
+    delay: float | timedelta | None
+    actor: str | None
+    correlation_id: str | None
 
 
 class RunStatus(FrozenStruct, frozen=True, kw_only=True):
@@ -75,7 +87,7 @@ class RunStatus(FrozenStruct, frozen=True, kw_only=True):
     """The newest exception that left its code: class and message."""
 
 
-class SubmittedRun:
+class SubmittedRun(Generic[OutputT]):
     """A run that was submitted: ``await run.result()``.
 
     While you hold it and the run is not over, the client follows the partition of the run.
@@ -91,7 +103,7 @@ class SubmittedRun:
         if follower is not None:
             finalize(self, follower.release).atexit = False
 
-    async def result(self, timeout: float | None = None) -> Any:
+    async def result(self, timeout: float | None = None) -> OutputT:
         """Return the result once there is one; see ``Client.result``. ``AgentMismatch``: another submission was first.
 
         ``timeout`` is in seconds.
@@ -100,7 +112,8 @@ class SubmittedRun:
         if state is None:
             state = await self._client._ended(self.id, timeout)
         refuse_other_run(self.id, state, self._agent, self._digest)
-        return run_result(self.id, state)
+        result: OutputT = run_result(self.id, state)
+        return result
 
     async def status(self) -> RunStatus:
         """Return where the run stands."""
@@ -173,6 +186,18 @@ class Client(ControlCalls):
         return self.start().__await__()
 
     # --- runs
+    @overload
+    async def submit(
+        self, agent: Agent[Input, Output], process_id: str, input: Input, **how: Unpack[SubmitOptions]
+    ) -> SubmittedRun[Output]: ...
+    @overload
+    async def submit(
+        self, agent: Agent[None, Output], process_id: str, **how: Unpack[SubmitOptions]
+    ) -> SubmittedRun[Output]: ...
+    @overload
+    async def submit(
+        self, agent: str, process_id: str, input: Any = None, **how: Unpack[SubmitOptions]
+    ) -> SubmittedRun[Any]: ...
     async def submit(
         self,
         agent: Agent | str,

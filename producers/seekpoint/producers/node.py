@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.projector.heap import spare_collections
 from seekpoint.consumers.recovery.recovery import Recovery
-from seekpoint.producers.agent_run import RECORDED, refuse_mismatch, run_agent
+from seekpoint.producers.agent_run import RECORDED, Recorded, refuse_mismatch, run_agent
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
-from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
+from seekpoint.producers.durable.steps.agent import Agent, Input, Output, check_is_agent
 from seekpoint.producers.history_calls import HistoryCalls
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
@@ -199,9 +199,9 @@ class Node(ControlCalls, HistoryCalls):
 
     async def run(
         self,
-        agent: Agent,
+        agent: Agent[Input, Output],
         process_id: str,
-        input: Any = RECORDED,  # the name that users expect
+        input: Input | Recorded = RECORDED,  # the name that users expect
         *,
         take_over: bool = False,
         wait_s: float = 0.0,
@@ -212,7 +212,7 @@ class Node(ControlCalls, HistoryCalls):
         retry_failed: bool | Collection[str] = False,
         new: bool | None = None,
         spawned_by: str | None = None,
-    ) -> Any:
+    ) -> Output:
         """Run ``agent`` as the process, here and now, from its beginning or from where it was; its result, confirmed.
 
         A process that is finished answers its result, and nothing runs; another version of its agent gets the same
@@ -236,7 +236,8 @@ class Node(ControlCalls, HistoryCalls):
             must_exist=new is False,
         )  # fmt: skip
         opening = self._opener.opening(request)
-        return await run_agent(self._runtime, opening, process_id, agent, input, retry_failed, new)
+        result: Output = await run_agent(self._runtime, opening, process_id, agent, input, retry_failed, new)
+        return result
 
     async def recover(
         self,

@@ -22,11 +22,10 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-    from typing import Self, cast
+    from typing import Generic, Self, Unpack, cast, overload
 
-    from seekpoint.producers.client import SubmittedRun
-    from seekpoint.producers.durable.steps.agent import Agent
+    from seekpoint.producers.client import SubmitOptions, SubmittedRun
+    from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
     from seekpoint.producers.sync_process import blocking
     from seekpoint.schemas.log.memory_log import MemoryLog
 
@@ -139,19 +138,29 @@ class SyncClient(_SyncMain):
 
         def trigger_schedule(self, agent: Agent | str, *, actor: str | None = None) -> _SyncSubmittedRun: ...
 
+        @overload
         def submit(
-            self, agent: Agent | str, process_id: str, input: Any = None, *, priority: int = 0,
-            start_at: datetime | None = None, delay: float | timedelta | None = None, actor: str | None = None,
-            correlation_id: str | None = None,
-        ) -> _SyncSubmittedRun: ...  # fmt: skip
+            self, agent: Agent[Input, Output], process_id: str, input: Input, **how: Unpack[SubmitOptions]
+        ) -> _SyncSubmittedRun[Output]: ...
+        @overload
+        def submit(
+            self, agent: Agent[None, Output], process_id: str, **how: Unpack[SubmitOptions]
+        ) -> _SyncSubmittedRun[Output]: ...
+        @overload
+        def submit(
+            self, agent: str, process_id: str, input: Any = None, **how: Unpack[SubmitOptions]
+        ) -> _SyncSubmittedRun[Any]: ...
+        def submit(self, agent: Any, process_id: str, input: Any = None, **how: Any) -> Any: ...
 
 
 if TYPE_CHECKING:
 
-    class _SyncSubmittedRun(SyncProxy):
+    class _SyncSubmittedRun(SyncProxy, Generic[OutputT]):
         _target = cast(SubmittedRun, None)
         id: str
-        result = blocking(_target.result)
+
+        def result(self, timeout: float | None = None) -> OutputT: ...
+
         status = blocking(_target.status)
         cancel = blocking(_target.cancel)
 

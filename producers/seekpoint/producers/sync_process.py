@@ -21,14 +21,17 @@ from seekpoint.producers.process import Process, durable_side
 from seekpoint.schemas.errors import HandleClosed, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Coroutine
+    from collections.abc import AsyncIterator, Coroutine
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
-    from datetime import timedelta
     from typing import Concatenate, ParamSpec, TypeVar, cast, overload
 
     from seekpoint.consumers import Report
     from seekpoint.producers.durable.steps.agent import Agent
-    from seekpoint.producers.durable.steps.retries import Retry
+    from seekpoint.producers.durable.steps.call_signatures import (
+        BlockingDecideCall,
+        BlockingEffectCall,
+        BlockingStepCall,
+    )
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
@@ -234,21 +237,10 @@ class SyncProcess(SyncProxy):
         report: Report
         is_open: bool
 
-        @overload
-        def step(
-            self, name: str, call: Callable[..., Awaitable[T]], *arguments: Any, key: str | None = None,
-            retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
-        ) -> T: ...  # fmt: skip
-        @overload
-        def step(
-            self, name: str, call: Callable[..., T], *arguments: Any, key: str | None = None,
-            retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
-        ) -> T: ...  # fmt: skip
-        def step(self, name: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any: ...
-
-        decide = blocking(_target.decide)
-        effect = blocking(_target.effect)
-        tool = blocking(_target.tool)
+        step: BlockingStepCall
+        tool: BlockingStepCall
+        decide: BlockingDecideCall
+        effect: BlockingEffectCall
         turns = blocking(_target.turns)
         invocation = blocking(_target.invocation)
         update = blocking(_target.update)

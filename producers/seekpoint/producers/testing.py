@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.agent_run import RECORDED
+from seekpoint.producers.agent_run import RECORDED, Recorded
 from seekpoint.producers.durable.replay.conduct import Detail
-from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.durable.steps.agent import Agent, Input, Output
 from seekpoint.producers.node import Node, runtime_of
 from seekpoint.producers.replay_checking import ReplayCheck, check_replay
 from seekpoint.producers.writer.clocks import Clock, VirtualClock
@@ -106,15 +106,15 @@ class Crash:
 
     async def run(
         self,
-        agent: Agent,
+        agent: Agent[Input, Output],
         process_id: str,
-        input: Any = RECORDED,  # the word users know
+        input: Input | Recorded = RECORDED,  # the word users know
         *,
-        resumed_by: Agent | None = None,
+        resumed_by: Agent[Input, Output] | None = None,
         clock: Clock | None = None,
         settle: Callable[[Node], None] | None = None,
         **how: Any,
-    ) -> Any:
+    ) -> Output:
         """Run ``agent`` on a node that dies at the chosen point, resume it on another node, and return its result.
 
         ``resumed_by`` replaces the agent on the second node, for example by a newer version. ``settle`` is called with

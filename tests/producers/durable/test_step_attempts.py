@@ -146,6 +146,6 @@ async def test_a_function_that_is_a_step_brings_its_terms(node: Node) -> None:
     async with node.open("p") as process:
         assert await pay(process) == "done"
         with pytest.raises(Declined):
-            await pay(process, retry=Retry(attempts=1))
+            await pay.with_options(retry=Retry(attempts=1))(process)
         with pytest.raises(TimeoutError, match="longer than 5"):
             await asyncio.wait_for(hang(process), 60)

@@ -13,7 +13,7 @@ import pytest
 
 from cuts import of_kind
 from lost_workers import vanish
-from seekpoint.producers import Client, Process, Retry, Worker, agent
+from seekpoint.producers import Agent, Client, Process, Retry, Worker, agent
 from seekpoint.producers.submission_sender import send_submission
 from seekpoint.producers.worker import submitted_children
 from seekpoint.schemas import MemoryLog
@@ -88,7 +88,7 @@ async def insists(process: Process, times: int) -> str:
     return result
 
 
-AGENTS = [parent, child, flaky_child, insists]
+AGENTS: list[Agent] = [parent, child, flaky_child, insists]
 
 
 class Fleet:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers import Client, Node, Process, Rate, Retry, Worker, agent
+from seekpoint.producers import Agent, Client, Node, Process, Rate, Retry, Worker, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import AgentMismatch, Cancelled, ProcessSuspended, ResultTimeout, RunFailed
 
@@ -101,7 +101,7 @@ async def endless(process: Process, _: None) -> None:
     await process.step("work", work)
 
 
-AGENTS = [double, ask, nap, fails, flaky, pays, paced, endless]
+AGENTS: list[Agent] = [double, ask, nap, fails, flaky, pays, paced, endless]
 
 
 class Fleet:

@@ -38,6 +38,7 @@
     │   ├── EffectFailed         an effect did not happen, as a reconciler, a dispatcher or a person says
     │   ├── UnknownConnector     a connector, or a compensation, that is not registered here
     │   ├── ReplayRefused        a replay that is not safe, or would not do what was asked for
+    │   ├── InvalidOption        an option that neither a call nor its function takes, or that both take
     │   └── InvalidSetting       a setting that does not exist, does not parse or may not be changed
     └── OperatorRequired              no retry changes the cause: a person has to look
         ├── ProcessDegraded      entries are missing or do not fit: a person decides
@@ -107,6 +108,7 @@ from seekpoint.schemas.errors.refused import (
     IllegalCall,
     IllegalTransition,
     InvalidName,
+    InvalidOption,
     InvalidSetting,
     LimitExceeded,
     MergeConflict,
@@ -161,6 +163,7 @@ __all__ = [
     "IllegalCall",
     "IllegalTransition",
     "InvalidName",
+    "InvalidOption",
     "InvalidSetting",
     "JournalGap",
     "JournalMismatch",

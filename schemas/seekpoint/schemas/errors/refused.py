@@ -229,6 +229,15 @@ class ReplayRefused(Refused):
     topic_id: str | None = None
 
 
+class InvalidOption(Refused):
+    """A call was given an option that neither it nor the function takes, or that both take. Nothing was recorded."""
+
+    hint = "see docs/guides/types.md"
+    option: str | None = None
+    call: str | None = None
+    """The function that was to be called."""
+
+
 class InvalidSetting(Refused):
     """A setting does not exist, cannot be parsed, or must not be changed because a guarantee depends on it."""
 

@@ -14,7 +14,7 @@ from outside_ledger import Ledger
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.producers.durable.budgets.budget_checks import raise_budget
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
-from seekpoint.producers.durable.effects.effect_calls import effect
+from seekpoint.producers.durable.effects.effect_functions import effect
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.node import runtime_of
@@ -82,7 +82,7 @@ async def test_a_function_can_be_an_effect_wherever_it_is_called(node: Node) -> 
 
     async with node.open("p") as process:
         assert await refund(process, 5) == 5
-        assert await refund(process, 7, key="second", business_key="order-1") == 7
+        assert await refund.with_options(key="second", business_key="order-1")(process, 7) == 7
         assert call_of(process, "second").facts["semantics"] == "at_most_once"
     assert keys == ["p/refund:1", "p/second"]
 

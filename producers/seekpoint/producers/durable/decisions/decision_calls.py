@@ -9,23 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from seekpoint.producers.durable.durable_process import DurableCalls
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.steps.retries import Retry
-from seekpoint.producers.durable.steps.step_calls import Work, answered, counted_step, default_retry, failed
+from seekpoint.producers.durable.steps.step_calls import (
+    Work,
+    answered,
+    as_step_call,
+    counted_step,
+    default_retry,
+    failed,
+)
 from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
 from seekpoint.schemas.errors import ReplayDivergence
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.decisions.prompts import Prompts
     from seekpoint.producers.durable.decisions.usage import Usage
+    from seekpoint.producers.durable.steps.call_signatures import DecideCall
 
 __all__ = ["DecisionCalls"]
-
 _MODEL_CALL: Mapping[str, int] = {"model_calls": 1}
 _TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
+
+
+def _as_decide_call(call: Callable[..., Any]) -> DecideCall:
+    """Return ``call`` as it is: for type checkers it has the signature of a decision."""
+    return cast("DecideCall", call)
 
 
 class DecisionCalls(DurableCalls):
@@ -33,6 +45,7 @@ class DecisionCalls(DurableCalls):
 
     _prompts: Prompts | None = None
 
+    @_as_decide_call
     def decide(
         self,
         name: str,
@@ -138,6 +151,7 @@ class DecisionCalls(DurableCalls):
 
         return call_tool
 
+    @as_step_call
     def tool(
         self,
         name: str,

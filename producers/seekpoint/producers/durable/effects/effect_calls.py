@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, cast
 
-from seekpoint.producers.durable.durable_process import DurableCalls
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.steps.retries import Retry
-from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
+from seekpoint.producers.durable.steps.terms import callable_of, check_options, retry_of, seconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidSetting, Refused, ReplayDivergence
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.effects.effect_resolution import Effect
+    from seekpoint.producers.durable.steps.call_signatures import EffectCall
 
-__all__ = ["EffectCalls", "EffectStep", "effect"]
+__all__ = ["EffectCalls", "own_effect", "register"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_NOT_CONFUSED: Mapping[str, None] = {"semantics": None, "business_key": None}
+"""The options that the function is handed too, if it accepts them, or that always have a value."""
+
+
+def _as_effect_call(call: Callable[..., Any]) -> EffectCall:
+    """Return ``call`` as it is: for type checkers it has the signature of an effect."""
+    return cast("EffectCall", call)
 
 
 class EffectCalls(DurableCalls):
     """The effect calls of a process."""
 
+    @_as_effect_call
     def effect(
         self, name: str, call: Callable[..., Any] | None = None, *arguments: Any,
         semantics: Effect | str = "idempotent", key: str | None = None,
@@ -47,40 +54,21 @@ class EffectCalls(DurableCalls):
         succeeded. The budget admits ``estimate`` before the call, and counts an ``irreversible`` effect: by default one
         that is at-most-once and has no compensation.
 
+        The options above are never the function's: ``InvalidOption`` names an option that neither has, and one that
+        both have (make the function an effect of its own: ``@effect``).
+
         Raises the exception of ``call``. Raises ``EffectUnknown`` while the outcome is in doubt: let it end the run,
         and run again once the effect is settled. Raises ``EffectDuplicate``, ``EffectFailed``, ``UnknownConnector``,
         ``BudgetExceeded``, ``ReplayDivergence``.
         """
-        from seekpoint.producers.durable.call_spans import spanned
-        from seekpoint.producers.durable.effects.effect_facts import EffectRequest
-        from seekpoint.producers.durable.effects.effect_resolution import Effect
-        from seekpoint.producers.durable.effects.effect_runs import EffectRun
-
-        process = self._durable
-        if semantics not in [*map(str, Effect)]:  # an enum's own `in` takes no text before Python 3.12
-            raise InvalidSetting("no such semantics", semantics=repr(semantics)[:80], known=[*map(str, Effect)])
-        semantics = Effect(semantics)
-        if call is None and connector is None:
-            raise Refused("an effect needs something to call, or a connector", process_id=process.process_id, name=name)
-        _check_callables(name, call, reconcile, compensate)
-        text = arguments_text(arguments, options, process.limits)
-        at_most_once = semantics is Effect.AT_MOST_ONCE
-        request = EffectRequest(
-            name=name, call=call, arguments=arguments, options=options, arguments_json=text,
-            digest=text_digest(name, text), semantics=semantics, reconcile=reconcile, connector=connector,
-            business_key=business_key, compensate=compensate, retry=retry_of(retry), timeout_s=seconds(timeout),
-            estimate=estimate,
-            irreversible=(at_most_once and compensate is None) if irreversible is None else irreversible,
-        )  # fmt: skip
-        try:
-            place = process.matcher.place("effect", name, request.digest, key)
-        except ReplayDivergence as exc:
-            from seekpoint.producers.durable.replay.differences import changed
-
-            return changed(process.session, exc, b.EffectIntended(name=name, arguments=text))
-        return process.in_order(
-            place, spanned(process, "effect", name, place, text, EffectRun(process, place, request).run)
-        )
+        own: dict[str, Any] = {
+            "semantics": semantics, "key": key, "reconcile": reconcile, "connector": connector,
+            "business_key": business_key, "compensate": compensate, "retry": retry, "timeout": timeout,
+            "estimate": estimate, "irreversible": irreversible,
+        }  # fmt: skip
+        if call is not None:
+            check_options("effect", call, options, {**own, **_NOT_CONFUSED})
+        return own_effect(self._durable, name, call, arguments, options, **own)
 
     async def compensate(self) -> None:
         """Compensate the effects of this process that have a ``compensate``, the newest first.
@@ -98,6 +86,46 @@ class EffectCalls(DurableCalls):
         await compensate(process)
 
 
+def own_effect(
+    process: DurableProcess, name: str, call: Callable[..., Any] | None, arguments: tuple[Any, ...],
+    options: Mapping[str, Any], *, semantics: Effect | str = "idempotent", key: str | None = None,
+    reconcile: Callable[..., Any] | None = None, connector: str | None = None, business_key: str | None = None,
+    compensate: Callable[..., Any] | str | None = None, retry: Retry | None = None,
+    timeout: float | timedelta | None = None, estimate: Mapping[str, Any] | None = None,
+    irreversible: bool | None = None,
+) -> Coroutine[Any, Any, Any]:  # fmt: skip
+    """Return the effect where ``options`` are known to be the function's."""
+    from seekpoint.producers.durable.call_spans import spanned
+    from seekpoint.producers.durable.effects.effect_facts import EffectRequest
+    from seekpoint.producers.durable.effects.effect_resolution import Effect
+    from seekpoint.producers.durable.effects.effect_runs import EffectRun
+
+    if semantics not in [*map(str, Effect)]:  # an enum's own `in` takes no text before Python 3.12
+        raise InvalidSetting("no such semantics", semantics=repr(semantics)[:80], known=[*map(str, Effect)])
+    semantics = Effect(semantics)
+    if call is None and connector is None:
+        raise Refused("an effect needs something to call, or a connector", process_id=process.process_id, name=name)
+    _check_callables(name, call, reconcile, compensate)
+    text = arguments_text(arguments, options, process.limits)
+    at_most_once = semantics is Effect.AT_MOST_ONCE
+    request = EffectRequest(
+        name=name, call=call, arguments=arguments, options=options, arguments_json=text,
+        digest=text_digest(name, text), semantics=semantics, reconcile=reconcile, connector=connector,
+        business_key=business_key, compensate=compensate, retry=retry_of(retry), timeout_s=seconds(timeout),
+        estimate=estimate,
+        irreversible=(at_most_once and compensate is None) if irreversible is None else irreversible,
+    )  # fmt: skip
+    try:
+        place = process.matcher.place("effect", name, request.digest, key)
+    except ReplayDivergence as exc:
+        from seekpoint.producers.durable.replay.differences import changed
+
+        return changed(process.session, exc, b.EffectIntended(name=name, arguments=text))
+    return process.in_order(
+        place, spanned(process, "effect", name, place, text, EffectRun(process, place, request).run)
+    )
+
+
 def _check_callables(
     name: str,
     call: Callable[..., Any] | None,
@@ -109,41 +137,11 @@ def _check_callables(
         if given is not None:
             callable_of(given, name)
     if callable(compensate):
-        _register(compensate)
+        register(compensate)
 
 
-def _register(compensate: Callable[..., Any]) -> None:
+def register(compensate: Callable[..., Any]) -> None:
+    """Let obligations that name this function call it."""
     from seekpoint.producers.durable.effects.compensation_names import register_compensation
 
     register_compensation(compensate)
-
-
-class EffectStep(Generic[P, T]):
-    """A function that ``@effect`` makes an effect: ``await refund(process, 5)``."""
-
-    def __init__(self, call: Callable[P, Any], name: str, how: Mapping[str, Any]) -> None:
-        self.call = call
-        """The function without the effect, for tests."""
-        self.name = name
-        self._how = how
-        self.__doc__ = call.__doc__
-
-    def __call__(self, process: EffectCalls, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-        """Make the effect in ``process``; ``key=`` and ``business_key=`` are options of ``process.effect``."""
-        return process.effect(self.name, self.call, *arguments, **{**self._how, **options})
-
-
-def effect(name: str | None = None, **how: Any) -> Callable[[Callable[..., Any]], EffectStep[..., Any]]:
-    """Make an effect of a function, by default with the function's name; ``how`` are options of ``process.effect``.
-
-    ``@effect(semantics=Effect.AT_MOST_ONCE, reconcile=find_refund)`` over ``async def refund(amount, *,
-    idempotency_key)``; then ``await refund(process, 5, business_key="order-4711")``.
-    """
-
-    if callable(how.get("compensate")):
-        _register(how["compensate"])
-
-    def made(call: Callable[..., Any]) -> EffectStep[..., Any]:
-        return EffectStep(call, name or name_of(call), how)
-
-    return made

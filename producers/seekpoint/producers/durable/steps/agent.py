@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import io
 import tokenize
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.terms import retry_of
@@ -20,7 +20,20 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.rates import Rate
     from seekpoint.producers.durable.steps.schedules import Schedule
 
-__all__ = ["Agent", "agent", "check_is_agent"]
+__all__ = ["Agent", "Input", "InputT", "Output", "OutputT", "agent", "check_is_agent"]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    InputT = TypeVar("InputT", contravariant=True, default=Any)
+    OutputT = TypeVar("OutputT", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    InputT = TypeVar("InputT", contravariant=True)
+    OutputT = TypeVar("OutputT", covariant=True)
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 
 Run: TypeAlias = Callable[[Any, Any], Any]
 """Takes the process and the input: a ``Process`` if it is async, a ``SyncProcess`` if it is a plain function."""
@@ -31,12 +44,15 @@ _NAMED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEY
 
 
 @dataclass(frozen=True)
-class Agent:
-    """A function ``run(process, input)``, async or plain, with a name and a version. Made by ``@agent``."""
+class Agent(Generic[InputT, OutputT]):
+    """A function ``run(process, input)``, async or plain, with a name and a version. Made by ``@agent``.
+
+    ``Agent[Order, Receipt]`` takes an ``Order`` and returns a ``Receipt``, as the annotations of its function say.
+    """
 
     name: str
     version: str
-    run: Run
+    run: Callable[[Any, InputT], Awaitable[OutputT] | OutputT]
     pinned: bool = False
     """A process that began under another definition is not resumed (``ReplayDivergence``, kind ``definition``)."""
     retry_steps: Retry | None = None
@@ -48,7 +64,7 @@ class Agent:
     schedule: Schedule | None = None
     """When workers submit runs of it by themselves; None: never."""
 
-    def __call__(self, process: Any, input: Any = None) -> Any:  # the word users know
+    def __call__(self, process: Any, input: InputT = None) -> Any:  # type: ignore[assignment]  # the word users know
         """Call the function itself: in a test, or from another agent of the same kind (async or plain)."""
         return self.run(process, input)
 
@@ -73,6 +89,13 @@ class Agent:
         return any(one.default is one.empty and one.kind in _NAMED and not one.name.startswith("_") for one in asked)
 
 
+class _Decorator(Protocol):
+    @overload
+    def __call__(self, run: Callable[[Any, Input], Awaitable[Output]], /) -> Agent[Input, Output]: ...
+    @overload
+    def __call__(self, run: Callable[[Any, Input], Output], /) -> Agent[Input, Output]: ...
+
+
 def agent(
     name: str,
     version: str | int = "1",
@@ -84,7 +107,7 @@ def agent(
     schedule: str | None = None,
     timezone: str = "UTC",
     missed: str = "once",
-) -> Callable[[Run], Agent]:
+) -> _Decorator:
     """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
 
     ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
@@ -116,7 +139,7 @@ def agent(
 
         made_schedule = schedule_of(name, schedule, timezone, missed)
 
-    def made(run: Run) -> Agent:
+    def made(run: Run) -> Agent[Any, Any]:
         if not callable(run):
             raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
         return Agent(name, str(version), run, pinned, retry_steps, retry, rate, made_schedule)

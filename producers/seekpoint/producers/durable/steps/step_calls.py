@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from types import BuiltinFunctionType, MappingProxyType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -21,46 +21,42 @@ from seekpoint.producers.durable.replay.call_digest import arguments_text, text_
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import TRANSIENT, Retry
-from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
+from seekpoint.producers.durable.steps.terms import callable_of, check_options, retry_of, seconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence, UnserializableValue
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.values.json_values import dump, load
 
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.steps.call_signatures import StepCall
+
 __all__ = [
     "Attempts",
-    "Step",
     "StepCalls",
     "Work",
     "answered",
+    "as_step_call",
     "counted_step",
     "default_retry",
     "dumped",
     "failed",
     "failure_of",
-    "step",
+    "own_step",
 ]
 
-T = TypeVar("T")
-P = ParamSpec("P")
-
 _KEY_PARAMETER = "idempotency_key"
+
+
+def as_step_call(call: Callable[..., Any]) -> StepCall:
+    """Return ``call`` as it is: for type checkers it has the signature of a step."""
+    return cast("StepCall", call)
 
 
 class StepCalls(DurableCalls):
     """The call ``step`` of a process."""
 
-    @overload
-    def step(
-        self, name: str, call: Callable[..., Awaitable[T]], *arguments: Any, key: str | None = None,
-        retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
-    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
-    @overload
-    def step(
-        self, name: str, call: Callable[..., T], *arguments: Any, key: str | None = None,
-        retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
-    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+    @as_step_call
     def step(
         self, name: str, call: Callable[..., Any], *arguments: Any, key: str | None = None,
         retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
@@ -72,6 +68,9 @@ class StepCalls(DurableCalls):
         it. Without ``retry`` it has three attempts where each fails with an error of a connection, a time-out or a
         server that is busy, and one for any other error; ``Retry(attempts=1)`` asks for one, ``@agent(retry_steps=)``
         says it for all steps of an agent. A callable with a parameter ``idempotency_key`` is handed the step's.
+
+        ``key``, ``retry`` and ``timeout`` are never the function's: ``InvalidOption`` names an option that neither has,
+        and one that both have (make the function a step of its own: ``@step``).
 
         What it returns is what a replay returns: rebuilt from the journal's text (dicts have their keys sorted).
         Raises what ``call`` raised; ``UnserializableValue`` or ``LimitExceeded`` if its result cannot be journaled
@@ -87,6 +86,17 @@ def counted_step(
     timeout: float | timedelta | None,
 ) -> Coroutine[Any, Any, Any]:  # fmt: skip
     """Return a step each attempt of which uses ``counts`` of a budget; ``step`` and ``tool`` are made of it."""
+    if options or key is not None or retry is not None or timeout is not None:
+        check_options("step", call, options, {"key": key, "retry": retry, "timeout": timeout})
+    return own_step(process, name, call, arguments, options, counts, key, retry, timeout)
+
+
+def own_step(
+    process: DurableProcess, name: str, call: Callable[..., Any], arguments: tuple[Any, ...],
+    options: Mapping[str, Any], counts: Mapping[str, int], key: str | None, retry: Retry | None,
+    timeout: float | timedelta | None,
+) -> Coroutine[Any, Any, Any]:  # fmt: skip
+    """Return the step where ``options`` are known to be the function's."""
     text = arguments_text(arguments, options, process.limits)
     digest = text_digest(name, text)
     try:
@@ -328,43 +338,3 @@ def _takes_key(call: Callable[..., Any]) -> bool:
         return _KEY_PARAMETER in inspect.signature(call).parameters
     except (TypeError, ValueError):  # a callable that does not tell, as some of C's
         return False
-
-
-class Step(Generic[P, T]):
-    """A function that is a step when it is called: ``await look_up(process, "4711")``. Made by ``@step``."""
-
-    def __init__(self, call: Callable[P, Any], name: str, retry: Retry | None, timeout: Any) -> None:
-        self.call = call
-        """The function itself, for tests."""
-        self.name = name
-        self._retry = retry
-        self._timeout = timeout
-        self.__doc__ = call.__doc__
-
-    def __call__(self, process: StepCalls, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-        """Return the step of ``process``; ``key=`` is the step's."""
-        more: dict[str, Any] = {"retry": self._retry, "timeout": self._timeout, **options}
-        return process.step(self.name, self.call, *arguments, **more)
-
-
-def step(
-    name: str | None = None, *, retry: Retry | None = None, timeout: float | timedelta | None = None
-) -> _Decorator:
-    """Make a step of a function; its name is the function's unless given.
-
-    ``@step(retry=Retry(attempts=3))`` over ``async def look_up(order)``; then ``await look_up(process, "4711")``.
-    """
-    return _Decorator(name, retry, timeout)
-
-
-class _Decorator:
-    def __init__(self, name: str | None, retry: Retry | None, timeout: Any) -> None:
-        self._given = (name, retry, timeout)
-
-    @overload
-    def __call__(self, call: Callable[P, Coroutine[Any, Any, T]]) -> Step[P, T]: ...
-    @overload
-    def __call__(self, call: Callable[P, T]) -> Step[P, T]: ...
-    def __call__(self, call: Callable[..., Any]) -> Step[..., Any]:
-        name, retry, timeout = self._given
-        return Step(call, name or name_of(call), retry, timeout)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from seekpoint.producers.durable.steps.retries import ONCE, Retry
-from seekpoint.schemas.errors import InvalidName, InvalidSetting, Refused
+from seekpoint.schemas.errors import InvalidName, InvalidOption, InvalidSetting, Refused
 
-__all__ = ["callable_of", "name_of", "retry_of", "seconds"]
+__all__ = ["callable_of", "check_options", "name_of", "retry_of", "seconds"]
 
 
 def callable_of(given: Any, name: str) -> Callable[..., Any]:
@@ -48,3 +48,60 @@ def seconds(span: float | timedelta | None) -> float | None:
     if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or not found > 0):
         raise InvalidSetting("a time-out is a number of seconds above 0, or a timedelta", timeout=repr(span)[:80])
     return found
+
+
+_BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+_NONE: Mapping[str, Any] = {}
+
+
+def check_options(
+    taker: str, call: Callable[..., Any] | None, options: Mapping[str, Any], own: Mapping[str, Any] = _NONE
+) -> None:
+    """Check which options are the function's before anything is recorded.
+
+    ``own`` are the options of ``taker`` itself, with their values. Raises ``InvalidOption`` for one of ``options`` that
+    the function does not take, and for one of ``own`` that has a value and is a parameter of the function too. A
+    function that does not tell its parameters, or takes any, is not checked; None takes no options at all.
+    """
+    if not options and all(value is None for value in own.values()):
+        return
+    parameters = _parameters(call)
+    if parameters is None:
+        return
+    taken = {one.name for one in parameters if one.kind in _BY_NAME}
+    for option in own:
+        if own[option] is not None and option in taken:
+            raise InvalidOption(
+                f"{option}= may be the option of {taker} or that of the function", option=option,
+                call=_shown(call), hint="make the function a step (@step) or an effect (@effect): then its options are "
+                f"the function's, and with_options({option}=...) gives yours",
+            )  # fmt: skip
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        return
+    for option in options:
+        if option not in (own if call is None else taken):
+            raise _unknown(taker, call, option, {*own, *taken})
+
+
+def _parameters(call: Callable[..., Any] | None) -> list[inspect.Parameter] | None:
+    if call is None:
+        return []
+    try:
+        return [*inspect.signature(call, follow_wrapped=False).parameters.values()]
+    except (TypeError, ValueError):  # a callable that does not tell, as some of C's, or no callable at all
+        return None
+
+
+def _unknown(taker: str, call: Callable[..., Any] | None, option: str, known: set[str]) -> InvalidOption:
+    from difflib import get_close_matches
+
+    near = get_close_matches(option, sorted(known), 1)
+    takers = taker if call is None else f"{taker} or of the function"
+    return InvalidOption(
+        f"{option}= is no option of {takers}", option=option, call=_shown(call),
+        hint=f"did you mean {near[0]}=?" if near else f"known options: {', '.join(sorted(known)) or 'none'}",
+    )  # fmt: skip
+
+
+def _shown(call: Callable[..., Any] | None) -> str | None:
+    return None if call is None else str(getattr(call, "__qualname__", type(call).__qualname__))

@@ -11,19 +11,18 @@ recorded. Children end before the turn, or the run, that spawned them. A request
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.effects.fork_effects import check_fork_may
 from seekpoint.producers.durable.replay.call_digest import text_digest
-from seekpoint.producers.durable.steps.agent import check_is_agent
+from seekpoint.producers.durable.steps.agent import Agent, Input, Output, check_is_agent
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused, ReplayDivergence
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
-    from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.durable.waits.child_runs import Child
 
 __all__ = ["ChildCalls"]
@@ -32,7 +31,15 @@ __all__ = ["ChildCalls"]
 class ChildCalls(DurableCalls):
     """The child calls of a process."""
 
-    def spawn(self, agent: Agent, child_id: str, input: Any = None, *, key: str | None = None) -> Child:
+    @overload
+    def spawn(
+        self, agent: Agent[Input, Output], child_id: str, input: Input, *, key: str | None = None
+    ) -> Child[Output]: ...
+    @overload
+    def spawn(self, agent: Agent[None, Output], child_id: str, *, key: str | None = None) -> Child[Output]: ...
+    def spawn(
+        self, agent: Agent[Any, Output], child_id: str, input: Any = None, *, key: str | None = None
+    ) -> Child[Output]:
         """Run ``agent`` as the process ``child_id``, beside this code; ``await child.result()`` returns its result.
 
         The child begins once its spawn is journaled here. An id is never free again: derive it from this process's id,
@@ -59,7 +66,7 @@ class ChildCalls(DurableCalls):
         process.cancellation.check_call(place)
         if process.executes(place) and (place.record is None or place.record.status == "started"):
             check_fork_may(process, "child", place.key)
-        child = Child(process, place, agent, child_id if place.record is None else asked_id, text)
+        child: Child[Output] = Child(process, place, agent, child_id if place.record is None else asked_id, text)
         if not process.executes(place):
             return child
         if place.record is None:

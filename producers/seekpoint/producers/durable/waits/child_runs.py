@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import tagged
@@ -16,6 +16,7 @@ from seekpoint.producers.durable.failures.recorded_failures import (
     recorded_failure,
 )
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.steps.agent import OutputT
 from seekpoint.producers.durable.waits.children import ChildEnd, ChildFailure
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import AlreadyOpen, Cancelled, ClaimLost, Fenced, OwnerAlive, Retryable
@@ -24,7 +25,6 @@ from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.agent import Agent
-
 __all__ = ["Child"]
 
 logger = logging.getLogger("seekpoint.producers")
@@ -33,11 +33,11 @@ _WAIT_S = 5.0
 """How long one attempt waits for a child that another node owns."""
 
 
-class Child:
+class Child(Generic[OutputT]):
     """A child process of the code that spawned it."""
 
     def __init__(
-        self, process: DurableProcess, place: CallPlace, agent: Agent, child_id: str, input_json: b.Json
+        self, process: DurableProcess, place: CallPlace, agent: Agent[Any, OutputT], child_id: str, input_json: b.Json
     ) -> None:
         self.child_id = child_id
         """The id of the child's process."""
@@ -48,7 +48,7 @@ class Child:
         self._input = load(input_json)
         self._task: asyncio.Task[ChildEnd] | None = None
 
-    def result(self) -> Coroutine[Any, Any, Any]:
+    def result(self) -> Coroutine[Any, Any, OutputT]:
         """Return what the child's agent returned, once it has; the parent is ``awaiting`` meanwhile.
 
         Raises what the agent raised, in this run and in every later one. Raises ``Cancelled`` if the child was
