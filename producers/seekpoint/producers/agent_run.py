@@ -164,10 +164,10 @@ def _refuse_unmeant(process_id: str, state: State, new: bool | None) -> None:
             raise UnknownProcess("no such process, nothing was started", process_id=process_id)
         raise Refused(
             "no agent has begun as this process", process_id=process_id,
-            hint="begin one by giving its input: seekpoint run ID --agent MODULE:FUNCTION --input JSON (null: none)",
+            hint="give its input: seekpoint run PROCESS_ID --agent MODULE:FUNCTION --input JSON (null: none)",
         )  # fmt: skip
     if new and (has_agent or state.seq > 0):
-        run = "seekpoint run ID --agent MODULE:FUNCTION"
+        run = "seekpoint run PROCESS_ID --agent MODULE:FUNCTION"
         way = f"resume it: {run} --resume" if has_agent else f"begin an agent as this one: {run} --input JSON"
         raise Refused(
             "the process exists, nothing was run", process_id=process_id, seq=state.seq,

@@ -257,7 +257,7 @@ class HistoryCalls:
         return None if given is RECORDED else dump(given, self._runtime.reader.limits)
 
     async def diff(self, left: str, right: str) -> ProcessDiff:
-        """Compare two processes, or two moments: ``"ID"`` is as of now, ``"ID@SEQ"`` after that seq. Reads histories.
+        """Compare two processes, or two moments: ``"PROCESS_ID"`` is as of now, ``"PROCESS_ID@SEQ"`` after seq SEQ.
 
         Raises ``UnknownProcess``, ``Refused`` for a seq that is not there, and ``JournalGap``.
         """

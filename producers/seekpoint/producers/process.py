@@ -157,7 +157,7 @@ class Process(
         if not 1 <= to_seq <= self.state.seq:
             raise Refused(
                 "there is no such seq to rewind to", process_id=self.process_id, to_seq=to_seq, seq=self.state.seq,
-                hint="look with seekpoint log ID",
+                hint="look with seekpoint log PROCESS_ID",
             )  # fmt: skip
         await durable.confirm()
         rewound = await durable.append(b.Rewound(to_seq, await durable.session.past_content(to_seq)))

@@ -55,7 +55,7 @@ def test_each_error_has_its_exit_code(
 
 
 def test_an_error_names_a_next_command_that_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the hint says ID and the process is known, its id stands there, quoted for a shell."""
+    """Where the hint says PROCESS_ID and the process is known, its id stands there, quoted for a shell."""
     report(errors.ProcessDegraded("the process is degraded", process_id="case 17"))
     assert "seekpoint recover 'case 17' --claim --accept-degraded" in capsys.readouterr().err
     report(errors.OwnerAlive("the owner looks alive", process_id="case 17"))
@@ -147,7 +147,7 @@ def test_a_closed_output_stream_gives_an_exit_code_and_no_traceback(
     [
         (["verfy"], "No such command 'verfy'. Did you mean 'verify'? see seekpoint --help"),
         (["ps", "--jorunal", "x"], "--journal"),
-        (["state"], "Missing argument 'ID'; see seekpoint state --help"),
+        (["state"], "Missing argument 'PROCESS_ID'; see seekpoint state --help"),
         (["state", "a", "--at-seq", "x"], "--at-seq"),
         (["state", "a", "--at-seq", "1", "--at-time", "2"], "one of --at-seq, --at-offset and --at-time"),
         (["state", "a", "--at-seq", "0"], "a seq is a number from 1 on"),

@@ -224,8 +224,7 @@ def test_gates_show_a_question_as_json(seekpoint: Shell, log: MemoryLog) -> None
 def test_approve_shows_the_question_and_refuses_a_second_answer(command: str, seekpoint: Shell, log: MemoryLog) -> None:
     """Since when and until when it waits too; the answer goes to the gate's key."""
     on(log, left_at_a_gate)
-    who = "--actor" if command == "signal" else "--by"
-    first = seekpoint(command, "p", "refund", who, "ann", "--json")
+    first = seekpoint(command, "p", "refund", "--actor", "ann", "--json")
     assert first.code == 0
     assert 'p refund:1 asks: {"amount":12}; it waits from 20' in first.err
     facts = first.json

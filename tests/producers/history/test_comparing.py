@@ -49,7 +49,7 @@ async def test_two_runs_differ_where_their_answers_do() -> None:
 
 
 async def test_a_process_is_compared_with_its_own_past() -> None:
-    """``ID@SEQ``; a process whose own name looks so is meant itself."""
+    """``PROCESS_ID@SEQ``; a process whose own name looks so is meant itself."""
     async with Node.in_memory(MemoryLog()) as node:
         for name in ("p", "p@1"):
             async with node.open(name) as process:

@@ -68,4 +68,4 @@ def _line(error: SeekpointError) -> str:
     from shlex import quote
 
     facts = str(error).removesuffix(error.hint)
-    return facts + re.sub(r"\bID\b", lambda _: quote(process_id), error.hint)
+    return facts + re.sub(r"\bPROCESS_ID\b", lambda _: quote(process_id), error.hint)

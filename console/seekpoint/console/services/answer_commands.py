@@ -31,7 +31,7 @@ def answer_command(help_text: str, *, is_approved: bool) -> Callable[..., None]:
         in_advance: InAdvance = False,
         json: AsJson = False,
     ) -> None:
-        actor = by or user_name("--by")
+        actor = by or user_name("--actor")
         question = find_question(target, process_id, gate, in_advance)
         gate_key = question["gate"] or gate
 

@@ -19,6 +19,7 @@ __all__ = [
     "HealthPortNumber",
     "InAdvance",
     "OptionalProcessId",
+    "PriceFile",
     "ProcessId",
     "Reason",
     "Since",
@@ -26,12 +27,12 @@ __all__ = [
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
-ProcessId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The process.", show_default=False)]
+ProcessId: TypeAlias = Annotated[str, typer.Argument(metavar="PROCESS_ID", help="The process.", show_default=False)]
 OptionalProcessId: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="[ID]", help="Only this process.", show_default=False)
+    str | None, typer.Argument(metavar="[PROCESS_ID]", help="Only this process.", show_default=False)
 ]
 ActorName: TypeAlias = Annotated[
-    str | None, typer.Option("--by", metavar="NAME", help="Who decides this; your user name if not given.")
+    str | None, typer.Option("--actor", metavar="NAME", help="Who decides this; your user name if not given.")
 ]
 Reason: TypeAlias = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why.")]
 GateName: TypeAlias = Annotated[
@@ -48,6 +49,10 @@ Since: TypeAlias = Annotated[
     typer.Option(
         "--since", metavar="TIME", help="Only processes with an entry since then: 2h ago, or 2026-11-22T17:00+00:00."
     ),
+]
+PriceFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--prices", metavar="FILE", help="Prices of models, TOML or JSON; without it costs are unknown."),
 ]
 Directory: TypeAlias = Annotated[
     Path | None,

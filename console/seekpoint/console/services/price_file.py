@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["prices_in"]
 
 
-def prices_in(path: Path) -> Prices:
-    """Return the prices in a TOML or JSON file: a table a model, USD a million tokens as texts.
+def prices_in(path: Path | None) -> Prices | None:
+    """Return the prices in a TOML or JSON file: a table a model, USD a million tokens as texts. None: no file.
 
         ["small-*"]
         input = "0.15"
@@ -22,6 +22,8 @@ def prices_in(path: Path) -> Prices:
 
     Raises ``BadParameter`` for a file that cannot be read, and ``InvalidSetting`` for a price that is none.
     """
+    if path is None:
+        return None
     import json
     import tomllib
 

@@ -76,6 +76,6 @@ def send_and_confirm(settings: Settings, process_id: str, call: Callable[[Node],
     if not is_delivered:
         raise Refused(
             "the process's mailbox is full: nothing was delivered", process_id=process_id,
-            hint="send it again once its owner has emptied the mailbox: seekpoint state ID",
+            hint="send it again once its owner has emptied the mailbox: seekpoint state PROCESS_ID",
         )  # fmt: skip
     return sent

@@ -15,7 +15,7 @@ class Fenced(HandleLost):
     """Another owner has claimed the process. ``fenced_entries`` counts the entries of this handle that were
     acknowledged and not applied."""
 
-    hint = "stop: the new owner carries on; seekpoint log ID shows who"
+    hint = "stop: the new owner carries on; seekpoint log PROCESS_ID shows who"
     new_epoch: int | None = None
     new_node: str | None = None
     fenced_entries: int | None = None

@@ -18,7 +18,10 @@ class OperatorRequired(SeekpointError):
 class ProcessDegraded(OperatorRequired):
     """Entries of the process are missing or do not fit. ``abandoned`` counts the entries that were not applied."""
 
-    hint = "look with seekpoint log ID, then accept the loss: seekpoint recover ID --claim --accept-degraded"
+    hint = (
+        "look with seekpoint log PROCESS_ID, then accept the loss: "
+        "seekpoint recover PROCESS_ID --claim --accept-degraded"
+    )
     expected_seq: int | None = None
     found_seq: int | None = None
     abandoned: int | None = None
@@ -46,7 +49,7 @@ class ReplayDivergence(OperatorRequired):
 class RunFailed(OperatorRequired):
     """The run of a submitted agent failed with the exception ``type``, and no worker tries it again by itself."""
 
-    hint = "look at it with seekpoint state ID; when the cause is gone: seekpoint redrive ID"
+    hint = "look at it with seekpoint state PROCESS_ID; when the cause is gone: seekpoint redrive PROCESS_ID"
     type: str | None = None
     where: str | None = None
 
@@ -57,7 +60,7 @@ class StepFailed(OperatorRequired):
 
     hint = (
         "catch StepFailed, or register the class (register_failure(CLASS)); "
-        "to make the call again: seekpoint run ID --retry-failed"
+        "to make the call again: seekpoint run PROCESS_ID --retry-failed"
     )
     type: str
 
@@ -67,7 +70,7 @@ class BudgetExceeded(OperatorRequired):
     continues with this call. ``dimension``, ``scope`` (run or day), ``limit``, ``used`` and ``wanted`` describe the
     budget."""
 
-    hint = "raise it (seekpoint budget raise ID DIMENSION LIMIT), then run the process again"
+    hint = "raise it (seekpoint budget raise PROCESS_ID DIMENSION LIMIT), then run the process again"
     dimension: str
     scope: str
     limit: str
@@ -80,7 +83,7 @@ class EffectUnknown(OperatorRequired):
     """Nobody can tell whether an effect happened (``status`` is ``unknown``), or its attempts are used up (``stuck``).
     The effect is not called again. Evidence, a reconciler or a person settles it."""
 
-    hint = "find out, then say so: seekpoint effects resolve ID KEY --succeeded JSON, or --failed REASON"
+    hint = "find out, then say so: seekpoint effects resolve PROCESS_ID KEY --succeeded JSON, or --failed REASON"
     status: str
     connector: str | None = None
     idempotency_key: str | None = None
@@ -103,7 +106,7 @@ class ObligationStuck(OperatorRequired):
     """Compensations are still owed: their last attempt failed, or nobody can tell whether their effects happened.
     ``keys`` names the effects."""
 
-    hint = "settle them by hand, then say so: seekpoint effects ls ID"
+    hint = "settle them by hand, then say so: seekpoint effects ls PROCESS_ID"
     keys: Sequence[str]
 
 
@@ -153,7 +156,7 @@ class JournalMismatch(OperatorRequired):
 class CheckpointDiffers(JournalMismatch):
     """A checkpoint is undamaged, but its state differs from the state that the log leads to. The log is right."""
 
-    hint = "keep the log; see both states: seekpoint verify ID, seekpoint recover ID --tier scan"
+    hint = "keep the log; see both states: seekpoint verify PROCESS_ID, seekpoint recover PROCESS_ID --tier scan"
 
 
 class JournalGap(OperatorRequired):
@@ -171,7 +174,7 @@ class JournalGap(OperatorRequired):
 class LogTruncated(OperatorRequired):
     """The log ends before entries that were acknowledged, after an unclean leader election or a restored volume."""
 
-    hint = "look at the brokers first; then seekpoint verify ID"
+    hint = "look at the brokers first; then seekpoint verify PROCESS_ID"
     low: int | None = None
     high: int | None = None
     floor: int | None = None

@@ -90,20 +90,20 @@ class AlreadyOpen(Refused):
 class OwnerAlive(Refused):
     """The process's owner looks alive: the heartbeat of its node moves."""
 
-    hint = "wait for it, or fence it (take_over=True): seekpoint recover ID --claim --take-over"
+    hint = "wait for it, or fence it (take_over=True): seekpoint recover PROCESS_ID --claim --take-over"
     node: str | None = None
 
 
 class ProcessFinished(Refused):
     """The process is finished. Its result stays readable; its id is never used again."""
 
-    hint = "read its result with seekpoint state ID, or fork it to a new id"
+    hint = "read its result with seekpoint state PROCESS_ID, or fork it to a new id"
 
 
 class ProcessSuspended(Refused):
     """Somebody suspended the process: no worker and no ``node.run`` runs it before somebody resumes it."""
 
-    hint = "resume it: seekpoint resume ID"
+    hint = "resume it: seekpoint resume PROCESS_ID"
     reason: str | None = None
     actor: str | None = None
 
@@ -129,7 +129,8 @@ class GateNotOpen(Refused):
     (``outcome``, ``actor``, ``reason`` and ``at`` say how, by whom, why and when). Nothing was sent."""
 
     hint = (
-        "answer one that is open: seekpoint gates ls ID; or one that is still to come: --in-advance (in_advance=True)"
+        "answer one that is open: seekpoint gates ls PROCESS_ID; "
+        "or one that is still to come: --in-advance (in_advance=True)"
     )
     gate: str | None = None
     open: str | None = None
@@ -160,7 +161,7 @@ class UnknownPoint(Refused):
     """The process has no such point in its past: a seq that it never applied, or an offset or a time beyond its
     history."""
 
-    hint = "see which points there are: seekpoint log ID"
+    hint = "see which points there are: seekpoint log PROCESS_ID"
     at_seq: int | None = None
     low: int | None = None
     high: int | None = None
@@ -177,7 +178,7 @@ class EffectDuplicate(Refused):
     """Another effect did the same thing, or is doing it: one of this connector with this business key (``holder`` and
     ``holder_key`` name it), or another request that the reconciler found. Nothing was called."""
 
-    hint = "look at the other one: seekpoint effects show ID KEY"
+    hint = "look at the other one: seekpoint effects show PROCESS_ID KEY"
     connector: str | None = None
     business_key: str | None = None
     holder: str | None = None

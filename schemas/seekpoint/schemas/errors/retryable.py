@@ -94,7 +94,7 @@ class RequestTimeout(Retryable):
 class ResultTimeout(Retryable):
     """The run did not end in time. It goes on: ask again, or look what it waits for."""
 
-    hint = "ask again with the same id; seekpoint state ID shows what it waits for"
+    hint = "ask again with the same id; seekpoint state PROCESS_ID shows what it waits for"
     timeout_s: float | None = None
     lifecycle: str | None = None
 

@@ -131,7 +131,7 @@ class Failure(StateValue, frozen=True):
     """The newest exception that left the process's code."""
 
     seq: int
-    """Of its entry: ``seekpoint log ID`` shows it with its traceback."""
+    """Of its entry: ``seekpoint log PROCESS_ID`` shows it with its traceback."""
     type: Annotated[str, text("type")]
     message: Annotated[str, text("message")]
     where: Annotated[str | None, optional_text("where")] = None

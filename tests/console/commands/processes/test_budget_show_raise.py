@@ -31,7 +31,7 @@ def test_a_budget_is_shown_and_raised(seekpoint: Shell, log: MemoryLog) -> None:
     assert found["of_day"]["tokens"]["left"] == "996"
     assert (found["on_exceed"], found["warn_at"]) == ("fail", "0.8")
     assert "usd" in seekpoint("budget", "show", "p").out
-    raised = seekpoint("budget", "raise", "p", "usd", "12.50", "--by", "ann", "--json").json
+    raised = seekpoint("budget", "raise", "p", "usd", "12.50", "--actor", "ann", "--json").json
     assert raised["run"]["usd"]["left"] == "9.50"
     assert seekpoint("budget", "raise", "p", "tokens", "5000", "--day").code == 0
     assert seekpoint("budget", "show", "p", "--json").json["of_day"]["tokens"]["limit"] == "5000"

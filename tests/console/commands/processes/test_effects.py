@@ -151,7 +151,8 @@ def test_an_operator_shows_and_resolves_an_effect(
     assert shell("effects", "resolve", "order-1", "nothing:1", "--failed", "no").code == 1
     assert shell("effects", "resolve", "order-1", "pay:1").code == 2
     assert shell("effects", "resolve", "order-1", "pay:1", "--succeeded", "{").code == 2
-    told = shell("effects", "resolve", "order-1", "pay:1", "--succeeded", '"seen"', "--who", "ann", "--why", "I looked")
+    outcome = ("--succeeded", '"seen"', "--actor", "ann", "--reason", "I looked")
+    told = shell("effects", "resolve", "order-1", "pay:1", *outcome)
     assert (told.code, "as ann says" in told.err) == (0, True)
     assert asyncio.run(_pay(journal, ledger)) == "seen"
     entries = json.loads(shell("effects", "show", "order-1", "pay:1", "--json").out)["entries"]

@@ -67,12 +67,12 @@ def test_gates_are_listed_and_answered(waits: Settings, shell: Shell, point_at: 
     )
     assert gate["deadline"].endswith("+00:00")
     assert "refund:1" in shell("gates", "ls", "p").out
-    refused = shell("deny", "p", "nothing", "--by", "eve")
+    refused = shell("deny", "p", "nothing", "--actor", "eve")
     assert (refused.code, "open=refund:1" in refused.err) == (4, True)
-    approved = shell("approve", "p", "refund", "--by", "ann", "--reason", "he is right", "--json")
+    approved = shell("approve", "p", "refund", "--actor", "ann", "--reason", "he is right", "--json")
     assert (approved.code, approved.json["prompt"], approved.json["deadline"]) == (0, {"amount": 12}, gate["deadline"])
     assert approved.json["since"] < gate["deadline"]
-    second = shell("deny", "p", "refund", "--by", "eve")
+    second = shell("deny", "p", "refund", "--actor", "eve")
     assert (second.code, "answered already" in second.err, "actor=ann" in second.err) == (4, True, True)
     assert shell("signal", "p", "note", "--payload", '{"n": 1}', "--actor", "bob").code == 4
     note = ("signal", "p", "note", "--payload", '{"n": 1}', "--actor", "bob", "--in-advance")
@@ -80,20 +80,20 @@ def test_gates_are_listed_and_answered(waits: Settings, shell: Shell, point_at: 
     assert shell("signal", "p", "note", "--payload", "{").code == 2
     assert shell("signal", "later", "go", "--actor", "bob").code == 1
     assert "no such process" in shell("signal", "later", "go", "--actor", "bob", "--in-advance").err
-    assert shell("shared", "set", "rate", "1.5", "--expected-version", "0", "--by", "ann").code == 0
-    assert shell("shared", "set", "rate", "2", "--expected-version", "0", "--by", "ann").code == 4
+    assert shell("shared", "set", "rate", "1.5", "--expected-version", "0", "--actor", "ann").code == 0
+    assert shell("shared", "set", "rate", "2", "--expected-version", "0", "--actor", "ann").code == 4
     assert shell("shared", "get", "rate").out.strip() == "1.5"
     assert shell("shared", "get", "none", "--json").json == {"name": "none", "version": 0, "value": None}
     assert shell("shared", "ls", "--json").json["shared"] == [{"name": "rate", "version": 1, "value": 1.5}]
     assert asyncio.run(resume(waits, "p")) == ["approved", "ann", "he is right", {"n": 1}, 1.5]
-    assert shell("approve", "p", "refund", "--by", "ann").code == 4
+    assert shell("approve", "p", "refund", "--actor", "ann").code == 4
 
 
 def test_a_process_is_cancelled(waits: Settings, shell: Shell, point_at: Callable[[Settings], None]) -> None:
     """By its reason; it stops when it is run, once; one that is not there is not cancelled."""
     point_at(waits)
     asyncio.run(leave_at_a_gate(waits, "p"))
-    asked = shell("cancel", "p", "--reason", "sold out", "--by", "ann")
+    asked = shell("cancel", "p", "--reason", "sold out", "--actor", "ann")
     assert asked.code == 0
     assert "p: asked to stop, as ann; it has no owner and stops when it is run" in asked.err
     with pytest.raises(Cancelled, match="sold out"):

@@ -78,7 +78,7 @@ def test_a_promotion_that_dies_around_its_entry_is_whole_or_nothing(
         assert subprocess.run(command, env=dict(os.environ), timeout=60, check=False).returncode == -9
         hashes.append(shell("state", "p", "--json").json["content_hash"])
     assert (hashes[0], hashes[1] != before) == (before, True)
-    again = shell(*promote, "--reason", "no receipt", "--by", "ann", "--json")
+    again = shell(*promote, "--reason", "no receipt", "--actor", "ann", "--json")
     assert (again.code, again.json["resolved"]) == (0, {"calls": "fork"}), again.err  # the parent kept its payment
     assert shell("state", "p", "--json").json["content_hash"] == hashes[1]
     ran = shell("run", "p", *code, "--resume")

@@ -129,7 +129,7 @@ def test_log_follows_until_it_is_interrupted(journal: Settings) -> None:
 
 
 def test_log_ends_when_the_reader_of_the_pipe_ends(journal: Settings) -> None:
-    """``seekpoint log ID -f | head -1`` does not wait for another entry."""
+    """``seekpoint log PROCESS_ID -f | head -1`` does not wait for another entry."""
     with seekpoint(journal, "log", "case-9", "-f", "--json") as follower:
         Owner(RawKafka(journal).append, journal.partitions, "case-9").claim()
         assert follower.stdout

@@ -80,7 +80,7 @@ def test_what_is_asked_for_is_in_the_request(
 ) -> None:
     """Who asks, why, and whether steps in doubt begin anew; stderr says that there is no view."""
     monkeypatch.setattr(Client, "connect", lambda settings: Client.in_memory(failed))
-    how = ("--in-doubt", "--reason", "mended", "--by", "ann", "--json")
+    how = ("--in-doubt", "--reason", "mended", "--actor", "ann", "--json")
     sent = seekpoint("redrive", "--failed", "--agent", "refund", *how)
     assert (sent.code, sent.json["redriven"]) == (0, ["r-2", "r-3"]), sent.err
     assert sent.json["failed"][0] == {

@@ -73,7 +73,7 @@ def test_another_answer_leads_the_code_elsewhere(
     for when in ("before", "after"):
         command = [sys.executable, "-c", KILLED, when, *other, "--effects", "keep"]
         assert subprocess.run(command, env=dict(os.environ), timeout=60, check=False).returncode == -9
-    went_back = shell(*other, "--effects", "keep", "--reason", "no receipt", "--by", "ann")
+    went_back = shell(*other, "--effects", "keep", "--reason", "no receipt", "--actor", "ann")
     assert (went_back.code, "keeps   pay:1" in went_back.out) == (0, True), went_back.err
     ran = shell(*run, "--resume")
     assert (ran.code, ran.json) == (0, "rejected"), ran.err

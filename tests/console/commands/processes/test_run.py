@@ -163,3 +163,19 @@ def test_the_error_for_a_mistyped_id_names_similar_ids(
 
     monkeypatch.setattr("seekpoint.consumers.view.view_browser.View.list", silent)
     assert "error: no such process" in seekpoint("approve", "ordr-1", "refund").err
+
+
+@pytest.mark.parametrize("command", ["run", "worker"])
+def test_prices_from_a_file_cost_model_calls(seekpoint: Shell, log: MemoryLog, command: str) -> None:
+    """900 tokens in and 40 out, at 2 and 10 USD a million."""
+    Path("prices.toml").write_text('["small"]\ninput = "2"\noutput = "10"\n')
+    if command == "run":
+        ran = seekpoint("run", "p", "--agent", "priced:priced", "--new", "--prices", "prices.toml")
+        assert (ran.code, ran.json) == (0, "yes")
+        [call] = seekpoint("steps", "p", "--json").json["calls"]
+        assert call["cost_usd"] == "0.0022"
+    without = seekpoint(command, *_AGENT[command], "--prices", "none.toml")
+    assert (without.code, "none.toml cannot be read" in without.err) == (2, True)
+
+
+_AGENT = {"run": ["q", "--agent", "priced:priced", "--new"], "worker": ["priced"]}

@@ -39,7 +39,7 @@ def test_schedules_are_listed_paused_and_resumed(seekpoint: Shell, log: MemoryLo
         "last": "2026-11-23T06:00:00Z", "next": "2026-11-24T06:00:00Z", "paused_by": None,
     }  # fmt: skip
     assert "2026-11-24T06:00:00Z" in seekpoint("schedules", "ls").out
-    ran = seekpoint("schedules", "pause", "report", "--by", "ann")
+    ran = seekpoint("schedules", "pause", "report", "--actor", "ann")
     assert (ran.code, ran.err) == (0, "report: its schedule is paused, as ann\n")
     assert "paused by ann" in seekpoint("schedules", "ls").out
     assert seekpoint("schedules", "resume", "report", "--json").json == {"agent": "report", "state": "resumed"}
@@ -51,7 +51,7 @@ def test_schedules_are_listed_paused_and_resumed(seekpoint: Shell, log: MemoryLo
 def test_a_schedule_is_triggered_by_hand(seekpoint: Shell, log: MemoryLog) -> None:
     """The run's id and input are the moment, as those of a firing."""
     on(log, fire)
-    ran = seekpoint("schedules", "trigger", "report", "--by", "ann")
+    ran = seekpoint("schedules", "trigger", "report", "--actor", "ann")
     assert ran.code == 0
     process_id = ran.out.strip()
     inbox = log.topic("inbox")

@@ -49,7 +49,7 @@ async def _run(node: Node, which: Any, process_id: str) -> None:
 def test_submit_writes_one_record_to_the_inbox(seekpoint: Shell, log: MemoryLog) -> None:
     """With all that the options say. The id goes to stdout, and one line to stderr."""
     ran = seekpoint(
-        "submit", "case-1", "--agent", "refund", "--input", '{"order": 1}', "--priority", "5", "--by", "ann",
+        "submit", "case-1", "--agent", "refund", "--input", '{"order": 1}', "--priority", "5", "--actor", "ann",
         "--start-at", "2030-01-01T00:00:00Z",
     )  # fmt: skip
     assert (ran.code, ran.out) == (0, "case-1\n")
@@ -119,12 +119,12 @@ async def _cancelled(node: Node) -> None:
 def test_a_suspended_process_runs_after_resume_only(seekpoint: Shell, log: MemoryLog) -> None:
     """``run`` refuses it, and the second ``suspend`` says what is so."""
     on(log, _opened)
-    suspended = seekpoint("suspend", "case-1", "--reason", "look at it", "--by", "ann")
+    suspended = seekpoint("suspend", "case-1", "--reason", "look at it", "--actor", "ann")
     assert (suspended.code, suspended.err) == (0, "case-1: suspended, as ann\n")
     assert "already suspended" in seekpoint("suspend", "case-1").err
     refused = seekpoint("result", "case-1", "--timeout", "0.1")
     assert (refused.code, "suspended" in refused.err) == (3, True), refused.err
-    resumed = seekpoint("resume", "case-1", "--by", "ann")
+    resumed = seekpoint("resume", "case-1", "--actor", "ann")
     assert (resumed.code, resumed.err.startswith("case-1: resumed, as ann")) == (0, True)
     again = seekpoint("resume", "case-1")
     assert (again.code, "is not suspended" in again.err) == (4, True)

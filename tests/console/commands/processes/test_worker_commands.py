@@ -105,7 +105,7 @@ def test_a_worker_runs_what_is_submitted_until_it_is_told_to_stop(
     point_at(journal)
     (tmp_path / "shop.py").write_text(SHOP)
     with working(journal, tmp_path, "shop", "--grace", "0.2") as program:
-        sent = shell("submit", "case-1", "--agent", "refund", "--input", '"four"', "--by", "ann", "--json")
+        sent = shell("submit", "case-1", "--agent", "refund", "--input", '"four"', "--actor", "ann", "--json")
         assert (sent.code, sent.json) == (0, {"process_id": "case-1", "agent": "refund"}), sent.err
         assert shell("result", "case-1", "--timeout", "30").json == 4
         again = shell("submit", "case-1", "--agent", "refund", "--input", '"four"', "--wait", "--json")

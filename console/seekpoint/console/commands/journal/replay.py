@@ -49,7 +49,8 @@ Offsets = Annotated[
     ),
 ]
 Processes = Annotated[
-    list[str] | None, _option("--process", panel=_SELECT, metavar="ID", help_text="Only this process; may be repeated.")
+    list[str] | None,
+    _option("--process", panel=_SELECT, metavar="PROCESS_ID", help_text="Only this one; may be repeated."),
 ]
 ProcessesFrom = Annotated[
     Path | None,

@@ -26,7 +26,7 @@ def cancel(
 
     A process without an owner stops when it is run.
     """
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
     state = unfinished_state(target, process_id)
     if state.cancelled is not None:
         say(f"{process_id} is already cancelled; it is {state.lifecycle}")

@@ -15,7 +15,7 @@ from seekpoint.console.services.target import CommandTarget
 __all__ = ["diff"]
 
 _Side = Annotated[
-    str, typer.Argument(metavar="ID[@SEQ]", help="A process, as of now or after a seq.", show_default=False)
+    str, typer.Argument(metavar="PROCESS_ID[@SEQ]", help="A process, as of now or after a seq.", show_default=False)
 ]
 
 

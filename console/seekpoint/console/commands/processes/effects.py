@@ -106,10 +106,9 @@ def resolve(
     failed: Annotated[
         str | None, typer.Option("--failed", metavar="REASON", help="It did not happen and will not, for this reason.")
     ] = None,
-    who: Annotated[
-        str | None, typer.Option("--who", metavar="NAME", help="Who decides this; your user name if not given.")
-    ] = None,
-    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="How you know.")] = None,
+    reason: Reason = None,
+    by: ActorName = None,
+    json: AsJson = False,
 ) -> None:
     """Record the outcome of an effect in doubt. The process uses it at once, or when it is run again."""
     if (succeeded is None) == (failed is None):
@@ -117,17 +116,20 @@ def resolve(
     output = None if succeeded is None else parse_json(succeeded, "--succeeded")
     state = target.recoverer.recover(process_id).state
     facts = effect_facts(process_id, key, _unresolved(process_id, key, state), state)
-    actor = who or user_name("--who")
+    actor = by or user_name("--actor")
     outcome = "failed" if succeeded is None else "succeeded"
-    reason = ": ".join(part for part in (failed, why) if part) or None
+    reasons = ": ".join(part for part in (failed, reason) if part) or None
     idempotency_key = facts["idempotency_key"] or ""
     send_and_confirm(
         target.settings,
         process_id,
         lambda node: node.verdict(
-            process_id, key, outcome, output=output, reason=reason, actor=actor, idempotency_key=idempotency_key
+            process_id, key, outcome, output=output, reason=reasons, actor=actor, idempotency_key=idempotency_key
         ),
     )
+    if json:
+        emit_json({"process_id": process_id, "key": key, "outcome": outcome, "reason": reasons, "actor": actor})
+        return
     say(f"{process_id} {key}: {outcome}, as {actor} says; the process settles it when it reaches it")
 
 
@@ -141,7 +143,7 @@ def revoke(
     json: AsJson = False,
 ) -> None:
     """Record that a settled effect was undone outside: its compensation is no longer owed."""
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
 
     async def send(client: Client) -> None:
         await client.revoke(process_id, key, reason, actor=actor, dry_run=dry_run)

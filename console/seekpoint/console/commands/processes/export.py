@@ -19,7 +19,7 @@ _STDOUT = Path("-")
 def export(
     target: CommandTarget,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="ID FILE", help="The process and the file.", show_default=False)
+        list[str] | None, typer.Argument(metavar="PROCESS_ID FILE", help="Process and file.", show_default=False)
     ] = None,
     dataset: Annotated[
         Path | None,
@@ -46,12 +46,12 @@ def export(
     given = names or []
     if dataset is not None:
         if every is bool(given):
-            raise typer.BadParameter("name processes, or give --all", param_hint="ID")
+            raise typer.BadParameter("name processes, or give --all", param_hint="PROCESS_ID")
         if json and dataset == _STDOUT:
             raise typer.BadParameter("stdout has the data set: leave out --json", param_hint="--json")
         facts = _dataset(target, dataset, None if every else given, kinds or [], masks, overwrite)
     elif every or kinds or masks or len(given) != 2:
-        raise typer.BadParameter("give a process and a file: seekpoint export ID FILE", param_hint="ID FILE")
+        raise typer.BadParameter("give a process and a file", param_hint="PROCESS_ID FILE")
     else:
         facts = _export(target, given[0], Path(given[1]), overwrite)
     if json:

@@ -56,7 +56,7 @@ def fork(
     how: dict[str, Any] = {
         "at": at, "answers": dict(answer_of(one) for one in answer or ()), "effects": effects, "permissive": permissive,
     }  # fmt: skip
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
     plan = with_node(target.reachable(), lambda node: _forked(node, process_id, new_id, how, reason, actor, dry_run))
     if json:
         emit_json({"process_id": new_id, **_facts(plan), "dry_run": dry_run})

@@ -30,7 +30,7 @@ def promote(
     json: AsJson = False,
 ) -> None:
     """Merge what a fork did into its parent, as one entry. The fork stays, and no effect is made again."""
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
     sides = _sides(prefer or [])
     plan = with_node(
         target.reachable(),

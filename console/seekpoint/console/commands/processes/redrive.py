@@ -26,7 +26,7 @@ __all__ = ["redrive"]
 def redrive(
     target: CommandTarget,
     process_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="The processes.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[PROCESS_ID]...", help="The processes.", show_default=False)
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="All processes whose run failed.")] = False,
     agent: Annotated[
@@ -46,11 +46,12 @@ def redrive(
     Failed calls are made again, what succeeded stays, and a failed effect is not made again.
     """
     if bool(process_ids) == failed or (not failed and (agent is not None or since is not None)):
-        raise typer.BadParameter("give process ids, or --failed with or without --agent and --since", param_hint="ID")
+        what = "give process ids, or --failed with or without --agent and --since"
+        raise typer.BadParameter(what, param_hint="PROCESS_ID")
     from_us = since_us(since)
     target.reachable()
     found = _failed(target, agent, from_us) if failed else [_failed_run(target, one) for one in process_ids or ()]
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
 
     async def send(client: Client) -> None:
         with ReadingProgress("redriving", len(found), "runs") as progress:
@@ -86,6 +87,6 @@ def _failed_run(target: CommandTarget, process_id: str) -> FailedRun:
         raise Refused(
             "the run of the process did not fail, nothing was sent",
             process_id=process_id, lifecycle=str(state.lifecycle),
-            hint="seekpoint state ID shows what it waits for",
+            hint="seekpoint state PROCESS_ID shows what it waits for",
         )  # fmt: skip
     return found

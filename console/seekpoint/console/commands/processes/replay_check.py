@@ -13,7 +13,7 @@ from seekpoint.console.commands.processes.ps import since_us
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_json_list, emit_table, say
 from seekpoint.console.services.chosen_agents import chosen_agents
-from seekpoint.console.services.options import AsJson, Since
+from seekpoint.console.services.options import AsJson, OptionalProcessId, Since
 from seekpoint.console.services.process_query import ProcessQuery
 from seekpoint.console.services.target import CommandTarget
 
@@ -30,7 +30,7 @@ _OUTCOMES = {"same": "the same", "differs": "different", "pinned": "pinned to ot
 
 def replay_check(
     target: CommandTarget,
-    process_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The process.", show_default=False)] = None,
+    process_id: OptionalProcessId = None,
     history: Annotated[
         Path | None,
         typer.Option("--history", metavar="FILE", help="Read this export or capture instead of the journal."),
@@ -63,7 +63,7 @@ def replay_check(
 
     every = every or unfinished
     if (process_id is not None) + (history is not None) + every != 1:
-        raise typer.BadParameter("name a process, a file with --history, or --open or --all", param_hint="ID")
+        raise typer.BadParameter("name a process, a file with --history, or --open or --all", param_hint="PROCESS_ID")
     if not every and since is not None:
         raise typer.BadParameter("it selects processes of --open or --all", param_hint="--since")
     if detail not in list(Detail):
@@ -99,7 +99,8 @@ def _check_file(
 
     captured = histories_in(path)
     if not captured:
-        raise ReplayRefused("the file holds no process", path=str(path), hint="make it with seekpoint export ID FILE")
+        hint = "make it with seekpoint export PROCESS_ID FILE"
+        raise ReplayRefused("the file holds no process", path=str(path), hint=hint)
     if len(captured) > 1:
         return _report(check_captured(captured, agents, limit, detail, timeout_s), as_json=as_json)
     [(process_id, entries)] = captured.items()

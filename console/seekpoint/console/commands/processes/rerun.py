@@ -14,7 +14,8 @@ from seekpoint.console.render.fork_plans import plan_lines
 from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_table, say
 from seekpoint.console.render.process_diffs import diff_rows
 from seekpoint.console.services.chosen_agents import chosen_agents
-from seekpoint.console.services.options import ActorName, AsJson, Reason, Since
+from seekpoint.console.services.options import ActorName, AsJson, PriceFile, Reason, Since
+from seekpoint.console.services.price_file import prices_in
 from seekpoint.console.services.sender import parse_json, user_name, with_node
 from seekpoint.console.services.target import CommandTarget
 
@@ -30,11 +31,15 @@ def rerun(
     target: CommandTarget,
     process_id: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="The process; none: those of --agent.", show_default=False),
+        typer.Argument(metavar="[PROCESS_ID]", help="The process; none: those of --agent.", show_default=False),
     ] = None,
     new_id: Annotated[
         str | None,
-        typer.Argument(metavar="[NEW_ID]", help="Of the rerun. Default: ID~MODEL, or ID~rerun.", show_default=False),
+        typer.Argument(
+            metavar="[NEW_ID]",
+            help="Of the rerun. Default: PROCESS_ID~MODEL, or PROCESS_ID~rerun.",
+            show_default=False,
+        ),
     ] = None,
     agent: Annotated[
         str | None,
@@ -57,7 +62,12 @@ def rerun(
     ] = None,
     seed: Annotated[str, typer.Option("--seed", metavar="TEXT", help="Another seed chooses another sample.")] = "",
     label: Annotated[
-        str | None, typer.Option("--label", metavar="TEXT", help="Of many: the ids are ID~LABEL. Default: the model.")
+        str | None,
+        typer.Option(
+            "--label",
+            metavar="TEXT",
+            help="Of many: the ids are PROCESS_ID~LABEL. Default: the model.",
+        ),
     ] = None,
     score: Annotated[
         str | None,
@@ -73,9 +83,7 @@ def rerun(
         str | None,
         typer.Option("--budget", metavar="USD", help="Of many: begin none once they have cost this; needs --prices."),
     ] = None,
-    prices: Annotated[
-        Path | None, typer.Option("--prices", metavar="FILE", help="Prices of models, TOML or JSON.")
-    ] = None,
+    prices: PriceFile = None,
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Give up on a rerun after so long.")
     ] = 300.0,
@@ -89,16 +97,14 @@ def rerun(
     Records of the first run answer equal calls, so what did not change costs nothing. No effect is made. The same
     command goes on where it was interrupted. Exits with 1 if a rerun did not finish.
     """
-    from seekpoint.console.services.price_file import prices_in
-
     agents = chosen_agents(agent, modules or [])
-    known = None if prices is None else prices_in(prices)
+    known = prices_in(prices)
     how: dict[str, Any] = {"model": model, "effects": effects}
-    ways: dict[str, Any] = {"timeout_s": timeout_s, "reason": reason, "actor": by or user_name("--by")}
+    ways: dict[str, Any] = {"timeout_s": timeout_s, "reason": reason, "actor": by or user_name("--actor")}
     target.reachable()
     if process_id is not None:
         given = {"--since": since, "--sample": sample, "--label": label, "--score": score, "--report": report}
-        _refuse({**given, "--budget": budget}, "it is for many processes: leave the ID out")
+        _refuse({**given, "--budget": budget}, "it is for many processes: leave PROCESS_ID out")
         if input is not None:
             how["input"] = parse_json(input, "--input")
         return _one(target, agents, process_id, new_id, known, how, ways, dry_run=dry_run, as_json=json)

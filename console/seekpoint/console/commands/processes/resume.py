@@ -16,12 +16,12 @@ def resume(target: CommandTarget, process_id: ProcessId, reason: Reason = None, 
     from seekpoint.schemas.errors import Refused
     from seekpoint.schemas.state.lifecycle import Lifecycle
 
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
     state = unfinished_state(target, process_id)
     if not state.is_on_hold and state.lifecycle is not Lifecycle.SUSPENDED:
         raise Refused(
             "the process is not suspended, nothing was sent", process_id=process_id,
-            hint="seekpoint state ID shows what it waits for",
+            hint="seekpoint state PROCESS_ID shows what it waits for",
         )  # fmt: skip
     send_and_confirm(target.reachable(), process_id, lambda node: node.resume(process_id, reason, actor=actor))
     say(clean(f"{process_id}: resumed, as {actor}; a worker goes on with it, or seekpoint run"))

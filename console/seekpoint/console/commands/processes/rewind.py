@@ -61,7 +61,7 @@ def rewind(
     answers = dict(answer_of(one) for one in answer or ())
     for module in modules or ():
         import_module_here(module, "--module")
-    settings, actor = target.reachable(), by or user_name("--by")
+    settings, actor = target.reachable(), by or user_name("--actor")
     plan = with_node(
         settings,
         lambda node: node.rewind(

@@ -15,11 +15,12 @@ from seekpoint.console.render.similar_ids import with_similar_ids
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from seekpoint.producers import Agent, Node
+    from seekpoint.producers import Agent, Node, Prices
     from seekpoint.schemas.state.process_state import State
 from seekpoint.console.services.client_calls import plain_value
 from seekpoint.console.services.import_path import load_agent
-from seekpoint.console.services.options import AgentName, AsJson, ProcessId
+from seekpoint.console.services.options import AgentName, AsJson, PriceFile, ProcessId
+from seekpoint.console.services.price_file import prices_in
 
 __all__ = ["run"]
 
@@ -41,6 +42,7 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Repeat the calls whose failure ended the last run.")
     ] = False,
+    prices: PriceFile = None,
     json: AsJson = False,
 ) -> int:
     """Run an agent as a process and print its result.
@@ -56,9 +58,10 @@ def run(
 
     target.reachable(may_create=True)
     loaded, value = load_agent(agent), _parse_input(input)
+    known = prices_in(prices)
     begins = True if new else False if resume or input is None else None
     try:
-        result = asyncio.run(_run(target, process_id, loaded, value, take_over, retry_failed, begins))
+        result = asyncio.run(_run(target, process_id, loaded, value, take_over, retry_failed, begins, known))
     except UnknownProcess as absent:
         hint = "start it with --input JSON, or with --new if the agent takes no input"
         raise with_similar_ids(target, absent, hint) from absent
@@ -112,6 +115,7 @@ async def _run(
     take_over: bool,
     retry_failed: bool,
     new: bool | None,
+    prices: Prices | None,
 ) -> Any:
     import asyncio
 
@@ -122,6 +126,7 @@ async def _run(
 
     _cancel_on_sigterm()
     async with Node.connect(target.settings) as node:
+        node.prices = prices
         progress = asyncio.create_task(_report_progress(node, process_id))
         try:
             wait_s = 0 if take_over else wait_for_death_s(target.settings)

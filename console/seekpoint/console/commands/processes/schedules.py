@@ -38,21 +38,21 @@ def ls(target: CommandTarget, json: AsJson = False) -> None:
 
 def pause(target: CommandTarget, agent: ScheduledAgent, by: ActorName = None, json: AsJson = False) -> None:
     """Let no run be submitted by an agent's schedule before ``resume``."""
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
     with_client(target.reachable(), lambda client: client.pause_schedule(agent, actor=actor))
     _report(agent, "paused", actor, json)
 
 
 def resume(target: CommandTarget, agent: ScheduledAgent, by: ActorName = None, json: AsJson = False) -> None:
     """Let an agent's schedule go on from now. The firings of the pause are left out."""
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
     with_client(target.reachable(), lambda client: client.resume_schedule(agent, actor=actor))
     _report(agent, "resumed", actor, json)
 
 
 def trigger(target: CommandTarget, agent: ScheduledAgent, by: ActorName = None, json: AsJson = False) -> None:
     """Submit a run as the schedule would if it fired now, paused or not. The id goes to stdout."""
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
     run = with_client(target.reachable(), lambda client: client.trigger_schedule(agent, actor=actor))
     if json:
         emit_json({"agent": agent, "process_id": run.id})

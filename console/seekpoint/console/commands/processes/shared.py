@@ -51,7 +51,7 @@ def set_(
     by: ActorName = None,
 ) -> None:
     """Set a shared value. If two callers expect the same version, the first in the log wins; the other exits with 4."""
-    given, actor = parse_json(value, "JSON"), by or user_name("--by")
+    given, actor = parse_json(value, "JSON"), by or user_name("--actor")
     version = with_node(
         target.reachable(),
         lambda node: node.shared(name).set(given, expected_version=expected_version, actor=actor),

@@ -49,7 +49,7 @@ def submit(
         raise typer.BadParameter("give --delay or --start-at, not both", param_hint="--delay")
     if timeout_s is not None and not wait:
         raise typer.BadParameter("give it with --wait", param_hint="--timeout")
-    value, actor = parse_json(input, "--input"), by or user_name("--by")
+    value, actor = parse_json(input, "--input"), by or user_name("--actor")
     begins = None if start_at is None else _moment(start_at)
 
     async def send(client: Client) -> Any:

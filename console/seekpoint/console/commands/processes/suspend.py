@@ -16,7 +16,7 @@ def suspend(target: CommandTarget, process_id: ProcessId, reason: Reason = None,
 
     A worker stops a run under way at once, as a crash would.
     """
-    actor = by or user_name("--by")
+    actor = by or user_name("--actor")
     if unfinished_state(target, process_id).is_on_hold:
         say(clean(f"{process_id} is already suspended"))
         return

@@ -24,14 +24,14 @@ _REASONS_MAX = 20
 def verify(
     target: CommandTarget,
     process_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID...]", help="The processes.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[PROCESS_ID...]", help="The processes.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Verify every process of the journal.")] = False,
     json: AsJson = False,
 ) -> int:
     """Recover processes in every way and compare. The readers are independent. Exits with 1 if the results differ."""
     if bool(process_ids) == everything:
-        raise typer.BadParameter("give process ids, or --all", param_hint="ID...")
+        raise typer.BadParameter("give process ids, or --all", param_hint="PROCESS_ID...")
     faults = _Faults()
     found = _verify_all(target) if everything else _verify_some(target, process_ids or [], faults)
     _show_verified(target, faults.watch(found), json)

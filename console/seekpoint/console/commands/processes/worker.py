@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from seekpoint.console.services.options import HealthHost, HealthPortNumber
+from seekpoint.console.services.options import HealthHost, HealthPortNumber, PriceFile
+from seekpoint.console.services.price_file import prices_in
 from seekpoint.console.services.target import CommandTarget
 
 __all__ = ["worker"]
@@ -32,6 +33,7 @@ def worker(
         str | None,
         typer.Option("--group", metavar="NAME", help="The group of workers that share the work. Default: by agents."),
     ] = None,
+    prices: PriceFile = None,
     health_port: HealthPortNumber = None,
     health_host: HealthHost = "127.0.0.1",
 ) -> None:
@@ -48,12 +50,13 @@ def worker(
 
     agents = agents_in(modules)
     limits = limits_of(concurrency or [], agents)
-    settings = target.reachable(may_create=True)
+    known, settings = prices_in(prices), target.reachable(may_create=True)
 
     async def run() -> None:
         worker = Worker(
             agents, settings, runs_max=runs_max, concurrency=limits, grace_s=grace_s, drain_s=drain_s, group=group
         )
+        worker.node.prices = known
         service = WorkerService(worker, drain_s)
         await service.run(health_host, health_port)
         if service.is_cut_off:  # inside the loop: a normal end of the loop would wait for plain functions

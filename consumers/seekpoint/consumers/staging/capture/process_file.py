@@ -32,7 +32,7 @@ class ProcessFile:
         if len(found) != 1:
             raise ReplayRefused(
                 "the file holds no process" if not found else "the file holds more than one process",
-                path=str(path), processes=len(found), hint="make it with seekpoint export ID FILE",
+                path=str(path), processes=len(found), hint="make it with seekpoint export PROCESS_ID FILE",
             )  # fmt: skip
         [(self.process_id, self.entries)] = found.items()
         """The entries are in log order, with the offsets they had."""
@@ -91,7 +91,7 @@ def _check_first(log: LogReader, record: Record, count: int, low: int) -> None:
         if entry.seq is not None or (isinstance(entry.body, b.Claim) and entry.body.expected_epoch > 0):
             raise JournalGap(
                 "the beginning of the history is gone", process_id=entry.process_id, low=low,
-                hint="replay its checkpointed content: seekpoint replay --seeded --process ID",
+                hint="replay its checkpointed content: seekpoint replay --seeded --process PROCESS_ID",
             )  # fmt: skip
 
 

@@ -109,7 +109,7 @@ class RecordedRun(msgspec.Struct):
             if until_seq is not None and entry is not None:
                 raise Refused(
                     "the process has no such seq", process_id=entry.process_id, found=until_seq,
-                    hint="seekpoint log ID shows the seqs",
+                    hint="seekpoint log PROCESS_ID shows the seqs",
                 )  # fmt: skip
         return reading.run(needs_agent)
 

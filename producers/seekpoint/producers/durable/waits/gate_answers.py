@@ -132,7 +132,8 @@ def _hint(state: State, waiting: list[OpenGate]) -> str:
     if state.cancelled is not None:
         return "the process was cancelled: its code opens no more gates"
     return (
-        "its code waits at no gate now: seekpoint state ID; answer one that is to come: --in-advance (in_advance=True)"
+        "its code waits at no gate now: seekpoint state PROCESS_ID; "
+        "answer one that is to come: --in-advance (in_advance=True)"
     )
 
 
@@ -150,7 +151,7 @@ def _answered(process_id: str, state: State, key: str, answer: dict[str, Any], a
         "nobody answered the gate in time" if timed_out else "the gate was answered already, nothing was sent",
         process_id=process_id, gate=key, outcome=answer.get("outcome"), actor=answer.get("actor"),
         reason=answer.get("reason"), at=None if at_us is None else iso_time(at_us),
-        hint=f"an answer counts once; see seekpoint log ID{ahead}",
+        hint=f"an answer counts once; see seekpoint log PROCESS_ID{ahead}",
     )  # fmt: skip
 
 
