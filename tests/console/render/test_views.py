@@ -242,6 +242,7 @@ def test_every_kind_of_entry_has_a_line_and_a_json_object(body: type[bodies.Body
         (bodies.ErrorRecorded("ValueError", "boom", "Traceback ..."), "ValueError: boom"),
         (Custom("billing", '{"usd":0.02}'), 'billing: {"usd":0.02}'),
         (bodies.Forked("case-1", 4, "{}"), "from case-1 at seq 4"),
+        (bodies.Promoted("case-2", 4, "{}", "why"), "what case-2 did until seq 4: why"),
         (bodies.Released(), ""),
     ],
     ids=lambda value: value.KIND if isinstance(value, bodies.Body) else None,
@@ -249,6 +250,13 @@ def test_every_kind_of_entry_has_a_line_and_a_json_object(body: type[bodies.Body
 def test_an_entry_is_summarised_in_one_line(body: bodies.Body, what: str) -> None:
     """What matters of it, whatever its fields are called."""
     assert shown(body) == what
+
+
+def test_a_line_about_a_fork_or_a_rewind_says_who_wanted_it() -> None:
+    """Of other entries the actor is in JSON."""
+    for body, end in ((bodies.Rewound(4, reason="late"), ", by ann: late"), (bodies.Released(), "released")):
+        told = entry(body)._replace(actor="ann")
+        assert entry_line(entry_facts(Logged(7, 0, told), 0, Verdict.APPLIED)).endswith(end)
 
 
 def test_a_line_about_a_call_begins_with_its_key() -> None:

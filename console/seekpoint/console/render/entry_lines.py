@@ -64,7 +64,7 @@ def entry_line(facts: Mapping[str, Any]) -> str:
         seq="-" if facts["seq"] is None else facts["seq"],
         epoch="-" if facts["seq"] is None else facts["epoch"],
         kind=facts["kind"],
-        summary=_summary(facts["kind"], facts["body"]) + unusual,
+        summary=_summary(facts["kind"], facts["body"]) + _decided(facts) + unusual,
     ).rstrip()
 
 
@@ -85,6 +85,17 @@ _LEFT_OUT = frozenset(
     | {"position", "shared_messages", "started_at_us"}
 )
 """Fields of calls and agents that a line leaves out: JSON has them."""
+
+
+def _decided(facts: Mapping[str, Any]) -> str:
+    """Return who changed the content of the process, and why."""
+    if facts["kind"] not in _DECISIONS:
+        return ""
+    actor, reason = facts["actor"], facts["body"]["reason"]
+    return (f", by {actor}" if actor else "") + (f": {reason}" if reason else "")
+
+
+_DECISIONS = (b.Rewound.KIND, b.Forked.KIND, b.Promoted.KIND)
 
 
 def _claim(body: Mapping[str, Any]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.console.render.output import counted
+
 if TYPE_CHECKING:
     from seekpoint.producers.history.comparing import ProcessDiff
 
-__all__ = ["diff_rows"]
+__all__ = ["diff_rows", "same_line"]
 
 _SHOWN_CHARACTERS_MAX = 60
 
@@ -31,6 +33,12 @@ def diff_rows(found: ProcessDiff) -> Iterator[tuple[object, ...]]:
         yield f"message {found.same_messages + number + 1}", *sides, ""
     for call in (*found.changed, *found.only_left, *found.only_right):
         yield f"{call.kind} {call.key}", call.left or "-", call.right or "-", call.difference or ""
+
+
+def same_line(found: ProcessDiff) -> str:
+    """Return how much did not differ, as a sentence."""
+    calls, messages = counted(found.same_calls, "call"), counted(found.same_messages, "message")
+    return f"the same in both: {calls}, {messages}"
 
 
 def _message(messages: tuple[dict[str, Any], ...], number: int) -> str:

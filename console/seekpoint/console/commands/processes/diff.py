@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seekpoint.console.render.output import Column, emit_json, emit_table, say
-from seekpoint.console.render.process_diffs import diff_rows
+from seekpoint.console.render.process_diffs import diff_rows, same_line
 from seekpoint.console.services.options import AsJson
 from seekpoint.console.services.sender import with_node
 from seekpoint.console.services.target import CommandTarget
@@ -32,6 +32,6 @@ def diff(target: CommandTarget, left: _Side, right: _Side, json: AsJson = False)
     else:
         columns = (Column(""), Column(left, cut=True), Column(right, cut=True), Column("first difference", wraps=True))
         emit_table(columns, [*diff_rows(found)])
-        say(f"{found.same_calls} calls and {found.same_messages} messages are the same")
+        say(same_line(found))
     if not found.is_empty:
         raise typer.Exit(1)

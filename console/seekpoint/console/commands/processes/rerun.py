@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from seekpoint.console.commands.processes.ps import since_us
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.fork_plans import plan_lines
 from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_table, say
-from seekpoint.console.render.process_diffs import diff_rows
+from seekpoint.console.render.process_diffs import diff_rows, same_line
 from seekpoint.console.services.chosen_agents import chosen_agents
 from seekpoint.console.services.options import ActorName, AsJson, PriceFile, Reason, Since
 from seekpoint.console.services.price_file import prices_in
@@ -150,7 +151,7 @@ def _one(
         columns = (Column(""), Column(found.process_id, cut=True), Column(found.rerun_id, cut=True))
         rows = [*diff_rows(found.difference), ("result", _text(found.first_result), _text(found.result), "")]
         emit_table((*columns, Column("first difference", wraps=True)), rows)
-        say(f"{found.difference.same_calls} calls and {found.difference.same_messages} messages are the same")
+        say(same_line(found.difference))
         if found.error is not None:
             say(clean(f"{found.rerun_id}: {found.error}"))
     return 0 if found.status == "finished" else EXIT_FAULT
@@ -274,5 +275,5 @@ def _row(one: ScoredRerun) -> tuple[object, ...]:
         changed,
         *costs,
         score,
-        (found.error or one.score_error or "").partition("); ")[0],  # the hint of an error is for one process
+        re.sub(r"\); .*", ")", found.error or one.score_error or ""),  # without the hint, which is for one process
     )
