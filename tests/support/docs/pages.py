@@ -86,7 +86,7 @@ def commands(page: Path) -> Iterator[str]:
     for block in re.findall(r"^```(?:console|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         prompts = re.findall(r"^\$ (.+)$", block, re.MULTILINE)
         for line in prompts:
-            yield from re.findall(r"(?:^|\$\()(seekpoint [^)#\n]*)", line)
+            yield from re.findall(r"(?:^|\$\()(seekpoint [^)#|\n]*)", line)
     yield from re.findall(r"`(seekpoint [^`\n]+)`", _without_blocks(text))
 
 
