@@ -61,13 +61,15 @@ from seekpoint.console.commands.processes import (
     workers,
 )
 from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE
+from seekpoint.console.help_sections import SectionedGroup, section_of
 from seekpoint.console.render.command_errors import report, set_debug
-from seekpoint.console.render.output import emit, fail
+from seekpoint.console.render.output import emit, fail, set_json_errors
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="seekpoint",
+    cls=SectionedGroup,
     help="A durable journal for AI-agent processes, in your own Kafka.",
     epilog="Exit codes: 0 ok, 1 a fault was found, 2 usage, 3 not reachable, 4 refused.",
     no_args_is_help=True,
@@ -154,11 +156,11 @@ _COMMANDS: dict[str, CommandBody | _Group] = {
 
 for _name, _entry in _COMMANDS.items():
     if isinstance(_entry, tuple):
-        _app = add_group(app, _name, _entry[0])
+        _app = add_group(app, _name, _entry[0], section_of(_name))
         for _subname, _body in _entry[1].items():
             add_command(_app, _subname, _body)
     else:
-        add_command(app, _name, _entry)
+        add_command(app, _name, _entry, section_of(_name))
 
 
 def _show_version(is_requested: bool) -> None:
@@ -178,13 +180,15 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line ``arguments``, by default those of this program. Return the exit code; never raise."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     set_debug(False)
+    set_json_errors("--json" in arguments)
     if not _has_output():
         return EXIT_BROKEN_PIPE
     if sys.platform == "win32":
         for stream in (sys.stdout, sys.stderr):  # the code page of a pipe cannot encode most names
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    code = _run(arguments)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -203,7 +207,7 @@ def _has_output() -> bool:
     sys.stdout = sys.stdout or _null_stream()
     sys.stderr = sys.stderr or _null_stream()
     if not is_open:
-        fail("standard output is closed")
+        fail("standard output is closed", code="CannotWrite")
     return is_open
 
 
@@ -234,5 +238,6 @@ def _report_usage(error: Exception) -> int:
     path = context.command_path if context else "seekpoint"
     text = error.format_message() if hasattr(error, "format_message") else str(error)
     end = "" if text.endswith("?") else ";"
-    fail(f"{text.rstrip('.')}{end} see {path} --help")
+    advice = f"see {path} --help"
+    fail(f"{text.rstrip('.')}{end} {advice}", code="Usage", about={"message": text, "advice": advice})
     return EXIT_USAGE

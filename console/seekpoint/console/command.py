@@ -46,18 +46,18 @@ _TARGET = {
 }
 
 
-def add_command(app: typer.Typer, name: str, body: CommandBody) -> None:
+def add_command(app: typer.Typer, name: str, body: CommandBody, section: str | None = None) -> None:
     """Add a function as a command. If its first parameter is ``target``, the command also gets the settings' options.
 
     The function returns its exit code; None is 0. An error becomes one line and an exit code.
     """
-    app.command(name)(_with_shared_options(body))
+    app.command(name, rich_help_panel=section)(_with_shared_options(body))
 
 
-def add_group(app: typer.Typer, name: str, help_text: str) -> typer.Typer:
+def add_group(app: typer.Typer, name: str, help_text: str, section: str | None = None) -> typer.Typer:
     """Add a group of commands, such as ``seekpoint topics ...``, and return it."""
     inner = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=app.rich_markup_mode)
-    app.add_typer(inner, name=name)
+    app.add_typer(inner, name=name, rich_help_panel=section)
     return inner
 
 

@@ -172,7 +172,7 @@ def test_a_wrong_command_line_is_a_usage_error(shell: Shell, arguments: list[str
 
 def test_no_arguments_show_the_help(shell: Shell) -> None:
     """Also for a noun without its verb; as usage."""
-    assert "Commands" in (ran := shell()).out + ran.err
+    assert "Run agents" in (ran := shell()).out + ran.err
     assert ran.code == 2
     assert "create" in (ran := shell("topics")).out + ran.err
     assert ran.code == 2

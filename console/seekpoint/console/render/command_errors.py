@@ -7,7 +7,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import fail, say
@@ -49,23 +49,39 @@ def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
         for line in scrub("".join(traceback.format_exception(error))).splitlines():
             say(line)
     if isinstance(error, SeekpointError):
-        fail(scrub(_line(error)))
+        fail(scrub(_line(error)), code=type(error).__name__, about=_scrubbed(_about(error), scrub))
         return exit_code_of(type(error))
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        fail(scrub(f"cannot write: {error}; the output is incomplete"))
+        fail(scrub(f"cannot write: {error}; the output is incomplete"), code="CannotWrite")
         return EXIT_FAULT
     text = str(error) or "without a message"
     request = "" if is_debug() else "; please report it with the output of --debug"
-    fail(scrub(f"unexpected {type(error).__name__}: {text}{request}"))
+    fail(scrub(f"unexpected {type(error).__name__}: {text}{request}"), code="Unexpected")
     return EXIT_FAULT
 
 
 def _line(error: SeekpointError) -> str:
     """Return the error in one line, with the process id filled into the command that it suggests."""
+    facts = str(error).removesuffix(error.hint)
+    return facts + _advice(error)
+
+
+def _advice(error: SeekpointError) -> str:
+    """Return the hint with the process id in the commands that it suggests."""
     process_id: object = error.process_id  # an error of another node is not checked
     if not isinstance(process_id, str):
-        return str(error)
+        return error.hint
     from shlex import quote
 
-    facts = str(error).removesuffix(error.hint)
-    return facts + re.sub(r"\bPROCESS_ID\b", lambda _: quote(process_id), error.hint)
+    return re.sub(r"\bPROCESS_ID\b", lambda _: quote(process_id), error.hint)
+
+
+def _about(error: SeekpointError) -> dict[str, Any]:
+    return {"message": error.message, "advice": _advice(error), "facts": error.facts}
+
+
+def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+    """Return plain data for JSON, with every text scrubbed."""
+    if isinstance(value, dict):
+        return {str(name): _scrubbed(one, scrub) for name, one in value.items()}
+    return value if value is None or isinstance(value, bool | int | float) else scrub(str(value))

@@ -25,6 +25,7 @@ __all__ = [
     "fitted",
     "is_abandoned",
     "say",
+    "set_json_errors",
     "warn",
 ]
 
@@ -33,6 +34,7 @@ _T = TypeVar("_T")
 _GAP = "  "
 _PAGE_ROWS = 500
 _PAGE_CHARACTERS = 1_000_000
+_has_json_errors = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +252,24 @@ def warn(message: str) -> None:
     _write_stderr(f"{_tinted('warning:', '33')} {clean(message)}")
 
 
-def fail(message: str) -> None:
-    """Print an error to stderr. A log excerpt in the message keeps its lines."""
+def set_json_errors(is_requested: bool) -> None:
+    """Remember whether ``--json`` was given, so that an error is a JSON document too."""
+    global _has_json_errors
+    _has_json_errors = is_requested
+
+
+def fail(message: str, *, code: str = "Failed", about: Mapping[str, Any] | None = None) -> None:
+    """Print an error to stderr. A log excerpt in the message keeps its lines.
+
+    After ``--json`` it is one line of JSON: ``{"error": {"code": ..., "message": ..., "advice": ...}}``. ``about`` has
+    what differs from the line for people, such as the advice on its own.
+    """
+    if _has_json_errors:
+        import orjson
+
+        document = {"error": {"code": code, "message": message, "advice": "", **(about or {})}}
+        _write_stderr(_json_escaped(orjson.dumps(document).decode()))
+        return
     _write_stderr(f"{_tinted('error:', '31')} {chr(10).join(map(clean, message.splitlines()))}")
 
 

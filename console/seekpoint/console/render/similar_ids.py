@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from seekpoint.console.services.completion import ids_in_view
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from seekpoint.consumers.view.view_store import ViewBrowser
     from seekpoint.schemas.errors import UnknownProcess
 
 __all__ = ["with_similar_ids"]
@@ -28,16 +28,9 @@ def with_similar_ids(target: CommandTarget, error: UnknownProcess, hint: str) ->
 
 def _first_ids(target: CommandTarget) -> list[str]:
     """Return the ids on the first page of the view, or none if it cannot be read."""
-    import asyncio
-
-    from seekpoint.consumers.view.view_browser import View
     from seekpoint.schemas.errors import SeekpointError
 
-    async def collect(view: ViewBrowser) -> list[str]:
-        async with View(view) as browser:
-            return [one.process_id for one in (await browser.list(limit=_PAGE_SIZE)).processes]
-
     try:
-        return [] if target.view is None else asyncio.run(collect(target.view))
+        return ids_in_view(target, "", _PAGE_SIZE)
     except SeekpointError:
         return []

@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from seekpoint.console.services.completion import complete_process_ids
 from seekpoint.console.services.target import HOME_VARIABLE
 
 __all__ = [
@@ -27,9 +28,15 @@ __all__ = [
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
-ProcessId: TypeAlias = Annotated[str, typer.Argument(metavar="PROCESS_ID", help="The process.", show_default=False)]
+ProcessId: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="PROCESS_ID", help="The process.", show_default=False, autocompletion=complete_process_ids),
+]
 OptionalProcessId: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="[PROCESS_ID]", help="Only this process.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="[PROCESS_ID]", help="Only this process.", show_default=False, autocompletion=complete_process_ids
+    ),
 ]
 ActorName: TypeAlias = Annotated[
     str | None, typer.Option("--actor", metavar="NAME", help="Who decides this; your user name if not given.")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seekpoint.console.render.output import say
+from seekpoint.console.render.output import emit_json, say
 from seekpoint.console.services.target import home
 
 if TYPE_CHECKING:
     pass
-from seekpoint.console.services.options import Directory
+from seekpoint.console.services.options import AsJson, Directory
 
 __all__ = ["down"]
 
 
-def down(directory: Directory = None) -> None:
+def down(directory: Directory = None, json: AsJson = False) -> None:
     """Stop the local cluster. Its data is kept for the next ``up``."""
     from seekpoint.compose import LocalCluster
     from seekpoint.schemas.errors import ClusterFailed
@@ -25,8 +25,14 @@ def down(directory: Directory = None) -> None:
     except ClusterFailed as error:
         if (place / "cluster.json").exists() and error.file:
             raise
-        say(f"no local cluster runs in {place}")
+        if json:
+            emit_json({"directory": str(place), "stopped": False})
+        else:
+            say(f"no local cluster runs in {place}")
         return
     data = cluster.directory
     cluster.stop()
+    if json:
+        emit_json({"directory": str(data), "stopped": True})
+        return
     say(f"stopped; its data is kept in {data}")

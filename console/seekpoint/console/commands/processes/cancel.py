@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seekpoint.console.render.output import say
+from seekpoint.console.render.output import emit_json, say
 from seekpoint.console.services.sender import send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     pass
 from seekpoint.console.services.answer_commands import unfinished_state
-from seekpoint.console.services.options import ActorName, ProcessId, Reason
+from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Reason
 
 __all__ = ["cancel"]
 
@@ -21,6 +21,7 @@ def cancel(
     process_id: ProcessId,
     reason: Reason = None,
     by: ActorName = None,
+    json: AsJson = False,
 ) -> None:
     """Ask a process to stop. Its owner compensates its effects, and the process never continues.
 
@@ -28,9 +29,14 @@ def cancel(
     """
     actor = by or user_name("--actor")
     state = unfinished_state(target, process_id)
-    if state.cancelled is not None:
+    is_new = state.cancelled is None
+    if is_new:
+        send_and_confirm(target.reachable(), process_id, lambda node: node.cancel(process_id, reason, actor=actor))
+    if json:
+        emit_json({"process_id": process_id, "cancelled": True, "sent": is_new, "reason": reason, "actor": actor})
+        return
+    if not is_new:
         say(f"{process_id} is already cancelled; it is {state.lifecycle}")
         return
-    send_and_confirm(target.reachable(), process_id, lambda node: node.cancel(process_id, reason, actor=actor))
     when = "it has no owner and stops when it is run" if state.owner is None else "it stops at its owner's next call"
     say(f"{process_id}: asked to stop, as {actor}; {when}")

@@ -15,6 +15,7 @@ from seekpoint.console.render.fork_plans import plan_lines
 from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_table, say
 from seekpoint.console.render.process_diffs import diff_rows, same_line
 from seekpoint.console.services.chosen_agents import chosen_agents
+from seekpoint.console.services.completion import complete_process_ids
 from seekpoint.console.services.options import ActorName, AsJson, PriceFile, Reason, Since
 from seekpoint.console.services.price_file import prices_in
 from seekpoint.console.services.sender import parse_json, user_name, with_node
@@ -32,7 +33,12 @@ def rerun(
     target: CommandTarget,
     process_id: Annotated[
         str | None,
-        typer.Argument(metavar="[PROCESS_ID]", help="The process; none: those of --agent.", show_default=False),
+        typer.Argument(
+            metavar="[PROCESS_ID]",
+            help="The process; none: those of --agent.",
+            show_default=False,
+            autocompletion=complete_process_ids,
+        ),
     ] = None,
     new_id: Annotated[
         str | None,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from seekpoint.console.render.output import clean, say
+from seekpoint.console.render.output import clean, emit_json, say
 from seekpoint.console.services.answer_commands import unfinished_state
-from seekpoint.console.services.options import ActorName, ProcessId, Reason
+from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Reason
 from seekpoint.console.services.sender import send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
 
 __all__ = ["resume"]
 
 
-def resume(target: CommandTarget, process_id: ProcessId, reason: Reason = None, by: ActorName = None) -> None:
+def resume(
+    target: CommandTarget, process_id: ProcessId, reason: Reason = None, by: ActorName = None, json: AsJson = False
+) -> None:
     """End the hold of a process, or let one go on that its budget suspended. A worker goes on with it."""
     from seekpoint.schemas.errors import Refused
     from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -24,4 +26,7 @@ def resume(target: CommandTarget, process_id: ProcessId, reason: Reason = None, 
             hint="seekpoint state PROCESS_ID shows what it waits for",
         )  # fmt: skip
     send_and_confirm(target.reachable(), process_id, lambda node: node.resume(process_id, reason, actor=actor))
+    if json:
+        emit_json({"process_id": process_id, "suspended": False, "sent": True, "reason": reason, "actor": actor})
+        return
     say(clean(f"{process_id}: resumed, as {actor}; a worker goes on with it, or seekpoint run"))

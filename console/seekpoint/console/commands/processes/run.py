@@ -71,7 +71,10 @@ def run(
         exc = failed.error
         if is_debug():
             raise exc from None
-        fail(f"{process_id}: the agent failed: {type(exc).__name__}: {exc}; {failed.advice}")
+        what = f"{process_id}: the agent failed: {type(exc).__name__}: {exc}"
+        facts = {"process_id": process_id, "type": type(exc).__name__}
+        about = {"message": what, "advice": failed.advice, "facts": facts}
+        fail(f"{what}; {failed.advice}", code="AgentFailed", about=about)
         return EXIT_FAULT
     except asyncio.CancelledError:  # SIGTERM: the process was released
         return EXIT_TERMINATED

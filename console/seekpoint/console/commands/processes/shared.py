@@ -49,6 +49,7 @@ def set_(
         int | None, typer.Option("--expected-version", help="Set it only if it has this version; 0: never set.")
     ] = None,
     by: ActorName = None,
+    json: AsJson = False,
 ) -> None:
     """Set a shared value. If two callers expect the same version, the first in the log wins; the other exits with 4."""
     given, actor = parse_json(value, "JSON"), by or user_name("--actor")
@@ -56,6 +57,9 @@ def set_(
         target.reachable(),
         lambda node: node.shared(name).set(given, expected_version=expected_version, actor=actor),
     )
+    if json:
+        emit_json({"name": name, "version": version, "value": given, "actor": actor})
+        return
     say(f"{name}: version {version}, as {actor}")
 
 
