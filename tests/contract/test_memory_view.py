@@ -7,7 +7,7 @@ import pytest
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.consumers.view.view_store import Change, ViewLookup
 from seekpoint.schemas.errors import ViewUnavailable
-from view_contract import ViewContract
+from view_contract import FieldwiseViewContract
 from view_journal import KEY, Journal, full_state
 
 
@@ -16,7 +16,7 @@ def store() -> MemoryView:
     return MemoryView()
 
 
-class TestMemoryView(ViewContract):
+class TestMemoryView(FieldwiseViewContract):
     """Inherited."""
 
 

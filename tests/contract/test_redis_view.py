@@ -21,7 +21,7 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, NewerFormat, ViewRefused, ViewUnavailable
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.process_state import Draft
-from view_contract import ViewContract
+from view_contract import FieldwiseViewContract
 from view_journal import KEY, OTHER, Journal, full_state
 
 pytestmark = pytest.mark.own_cluster
@@ -46,7 +46,7 @@ def settings_of(server: OwnValkey) -> Settings:
     return Settings(journal="fleet.1", redis_url=server.url, redis={"socket_timeout": "20"})
 
 
-class TestRedisView(ViewContract):
+class TestRedisView(FieldwiseViewContract):
     """Inherited."""
 
 

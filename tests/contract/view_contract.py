@@ -22,7 +22,7 @@ from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.process_state import Draft, State, new_state
 from view_journal import KEY, OTHER, TOPIC, Journal, full_state, small_state, with_messages, with_values
 
-__all__ = ["ViewContract"]
+__all__ = ["FieldwiseViewContract", "ViewContract"]
 
 
 # One contract, several inheritors; and each example takes a partition of its own, so the store may be shared.
@@ -136,38 +136,6 @@ class ViewContract:
             Change(key=KEY, state=second, base=first, call_keys=frozenset({"a:1", "b:1"}), mail=False)
         ])  # fmt: skip
         assert journal.state() == second
-
-    def test_folds_that_did_not_change_are_not_written(self, journal: Journal) -> None:
-        """A change without folds leaves what was there; one with them writes those that there are."""
-        first = full_state(7)
-        journal.write([Change(key=KEY, state=first, whole=True)])
-        draft = first.thaw()
-        draft.offset, draft.folds = 8, {**first.folds, "spent": Folded(3, 6, "2")}
-        journal.write([Change(key=KEY, state=draft.snapshot(), mail=False)])
-        seen = journal.state()
-        assert seen is not None
-        assert (seen.offset, dict(seen.folds)) == (8, dict(first.folds))
-        draft.offset = 9
-        journal.write([Change(key=KEY, state=draft.snapshot(), base=first, mail=False, folds=True)])
-        seen = journal.state()
-        assert seen is not None
-        assert (seen.offset, dict(seen.folds)) == (9, dict(draft.folds))
-
-    def test_mail_that_did_not_change_is_not_written(self, journal: Journal) -> None:
-        """A change without mail leaves what was there."""
-        first = full_state(7)
-        journal.write([Change(key=KEY, state=first, whole=True)])
-        draft = first.thaw()
-        draft.offset, draft.mailbox, draft.remembered = 8, {}, {}
-        journal.write([Change(key=KEY, state=draft.snapshot(), mail=False)])
-        seen = journal.state()
-        assert seen is not None
-        assert (seen.offset, dict(seen.mailbox)) == (8, dict(first.mailbox))
-        draft.offset = 9
-        journal.write([Change(key=KEY, state=draft.snapshot())])
-        seen = journal.state()
-        assert seen is not None
-        assert (seen.offset, dict(seen.mailbox), dict(seen.remembered)) == (9, {}, {})
 
     def test_more_than_lua_can_unpack_at_once(self, journal: Journal) -> None:
         """20,000 values, 20,000 messages, 9,000 processes in one batch."""
@@ -354,6 +322,43 @@ class ViewContract:
         assert journal.store.offset_of(journal.partition, OTHER) == (meta, None)
 
     # --- damage -------------------------------------------------------------------------------------------------------
+
+
+class FieldwiseViewContract(ViewContract):
+    """The promises of a view that writes only the fields that a change names."""
+
+    def test_folds_that_did_not_change_are_not_written(self, journal: Journal) -> None:
+        """A change without folds leaves what was there; one with them writes those that there are."""
+        first = full_state(7)
+        journal.write([Change(key=KEY, state=first, whole=True)])
+        draft = first.thaw()
+        draft.offset, draft.folds = 8, {**first.folds, "spent": Folded(3, 6, "2")}
+        journal.write([Change(key=KEY, state=draft.snapshot(), mail=False)])
+        seen = journal.state()
+        assert seen is not None
+        assert (seen.offset, dict(seen.folds)) == (8, dict(first.folds))
+        draft.offset = 9
+        journal.write([Change(key=KEY, state=draft.snapshot(), base=first, mail=False, folds=True)])
+        seen = journal.state()
+        assert seen is not None
+        assert (seen.offset, dict(seen.folds)) == (9, dict(draft.folds))
+
+    def test_mail_that_did_not_change_is_not_written(self, journal: Journal) -> None:
+        """A change without mail leaves what was there."""
+        first = full_state(7)
+        journal.write([Change(key=KEY, state=first, whole=True)])
+        draft = first.thaw()
+        draft.offset, draft.mailbox, draft.remembered = 8, {}, {}
+        journal.write([Change(key=KEY, state=draft.snapshot(), mail=False)])
+        seen = journal.state()
+        assert seen is not None
+        assert (seen.offset, dict(seen.mailbox)) == (8, dict(first.mailbox))
+        draft.offset = 9
+        journal.write([Change(key=KEY, state=draft.snapshot())])
+        seen = journal.state()
+        assert seen is not None
+        assert (seen.offset, dict(seen.mailbox), dict(seen.remembered)) == (9, {}, {})
+
     def test_a_change_that_omits_a_field_is_damage(self, journal: Journal) -> None:
         """A state that is not the one its head counts is never handed out; a whole change makes the row anew."""
         store, at = journal.store, journal.partition

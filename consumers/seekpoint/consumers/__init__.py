@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.tiers import Tier
     from seekpoint.consumers.recovery.verification import Verification
     from seekpoint.consumers.staging import Replay
-    from seekpoint.consumers.view.view_browser import View
+    from seekpoint.consumers.view_browser import View
 else:  # loaded at first use
     __getattr__, __dir__ = late_names(
         __name__,
@@ -36,7 +36,7 @@ else:  # loaded at first use
             "Report": "seekpoint.consumers.recovery.recovery_report",
             "Tier": "seekpoint.consumers.recovery.tiers",
             "Verification": "seekpoint.consumers.recovery.verification",
-            "View": "seekpoint.consumers.view.view_browser",
+            "View": "seekpoint.consumers.view_browser",
             "reactor": "seekpoint.consumers.reactors.reaction",
             "staging": "seekpoint.consumers.staging",
         },

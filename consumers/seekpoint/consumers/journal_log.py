@@ -9,8 +9,9 @@ from seekpoint.schemas.config.settings import Settings
 if TYPE_CHECKING:
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
     from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+    from seekpoint.consumers.view.view_store import ViewBrowser
 
-__all__ = ["embedded_log", "journal_log"]
+__all__ = ["embedded_log", "journal_log", "journal_view"]
 
 
 def journal_log(settings: Settings, *, must_exist: bool = False) -> KafkaReader | SqliteLog:
@@ -35,3 +36,22 @@ def embedded_log(settings: Settings, *, must_exist: bool = False) -> SqliteLog |
     from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
 
     return SqliteLog(SqliteFile(path, settings, must_exist=must_exist), settings)
+
+
+def journal_view(settings: Settings, journal: object = None) -> ViewBrowser:
+    """Return the view of the journal, which connects when it is first used. Check ``settings.has_view`` before.
+
+    ``journal`` is the reader whose file the view of an embedded log shares; without it the view opens the file itself.
+    """
+    if settings.sqlite_path is None:
+        from seekpoint.consumers.view.redis_view import RedisView
+
+        return RedisView(settings)
+    from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+    from seekpoint.consumers.sqlite.sqlite_view import SqliteView
+
+    if isinstance(journal, SqliteLog):
+        return SqliteView(journal.file)
+    own = embedded_log(settings, must_exist=True)
+    assert own is not None
+    return SqliteView(own.file, owns_file=True)

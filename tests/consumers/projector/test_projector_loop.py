@@ -14,11 +14,10 @@ from owners import Owner
 from projection_bench import dirty_keys, write_saves
 from seekpoint.consumers.checkpoints.checkpoint_writer import CommitFailed, Positions, Save
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
-from seekpoint.consumers.kafka.kafka_group import Fetched
+from seekpoint.consumers.log_reading.group_port import Fetched
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.projector.projector_loop import ProjectorLoop
 from seekpoint.consumers.view.memory_view import MemoryView
-from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap, LogDamaged
 from seekpoint.schemas.log.memory_log import MemoryLog
 
@@ -28,7 +27,6 @@ class Group:
 
     def __init__(
         self,
-        settings: Settings,
         on_assigned: Callable[[Sequence[int], object], None],
         on_revoked: Callable[[bool], None],
     ) -> None:
@@ -95,7 +93,7 @@ class Bench:
         self.log, self.broker, self.view = MemoryLog(partitions=1), Broker(), MemoryView(1)
         self.owner = Owner(self.log.append, 1, "case-17")
         self.owner.claim()
-        self.loop = ProjectorLoop(Settings(), lambda pool: self.source)
+        self.loop = ProjectorLoop(Group, lambda pool: self.source)
         self.group: Group = self.loop._group  # type: ignore[assignment]
         self.group.log, self.broker.group = self.log, self.group
         self.loop.is_forcing = True
@@ -136,7 +134,6 @@ class Bench:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr("seekpoint.consumers.projector.projector_loop.KafkaGroup", Group)
     return Bench()
 
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from seekpoint.consumers.view.memory_view import MemoryView
-from seekpoint.consumers.view.view_browser import View, Viewed
 from seekpoint.consumers.view.view_store import Change
+from seekpoint.consumers.view_browser import View, Viewed
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, ViewUnavailable
 from seekpoint.schemas.log.partition import partition_of

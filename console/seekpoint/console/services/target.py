@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.dead_letters import DeadLetters
     from seekpoint.consumers.recovery.recoverer import Recoverer
     from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
-    from seekpoint.consumers.view.redis_view import RedisView
+    from seekpoint.consumers.view.view_store import ViewBrowser
     from seekpoint.schemas.config.settings import Settings
 
 __all__ = ["HOME_VARIABLE", "CommandTarget", "home", "running_cluster"]
@@ -162,12 +162,15 @@ class CommandTarget:
         return self.log.checkpoints()
 
     @cached_property
-    def view(self) -> RedisView | None:
-        """The view; None if the settings name no Redis. It connects on first use."""
-        if self.settings.redis_url is None:
+    def view(self) -> ViewBrowser | None:
+        """The view; None if there is no place for one. It connects on first use."""
+        if not self.settings.has_view:
             return None
+        from seekpoint.consumers.journal_log import journal_view
         from seekpoint.consumers.view.redis_view import RedisView
 
+        if self.settings.sqlite_path is not None:
+            return journal_view(self.settings, self.log)
         return RedisView(self.settings, self.log.partitions)
 
     @cached_property

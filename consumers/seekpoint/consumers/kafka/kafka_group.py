@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -17,12 +16,11 @@ from seekpoint.consumers.kafka.kafka_client import Consumer, KafkaException, Mes
 from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
 from seekpoint.consumers.kafka.messages import are_ascending, disorder_error, offset_of, records_of
+from seekpoint.consumers.log_reading.group_port import Fetched
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import SeekpointError
-from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.safe_reading import DAMAGED_RECORD_ERRORS, safe_config
 
-__all__ = ["Fetched", "KafkaGroup"]
+__all__ = ["KafkaGroup"]
 
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
@@ -35,21 +33,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "session.timeout.ms": 10_000,
     "heartbeat.interval.ms": 2_000,
 }
-
-
-@dataclass(slots=True)
-class Fetched:
-    """The records that one poll returned of one partition, in order."""
-
-    partition: int
-    records: list[Record] = field(default_factory=list)
-    next_offset: int = -1
-    leader_epoch: int = -1
-    """Of the newest record; -1 if the client does not report it."""
-    is_lost: bool = False
-    """Whether the next offset is not in the log. The client reports that once, and then nothing more."""
-    damage: SeekpointError | None = None
-    """The error for a damaged record. The client goes on at some later offset, so ignore all that follows."""
 
 
 class KafkaGroup:

@@ -7,19 +7,17 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from seekpoint.consumers.checkpoints.cadence import Cadence
 from seekpoint.consumers.checkpoints.checkpoint import PartitionHeads, read_heads
-from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, SeekpointError
 from seekpoint.schemas.folds import import_folds
 
 if TYPE_CHECKING:
-    from seekpoint.consumers.projector.projection_source import ProjectionSource
     from seekpoint.consumers.projector.projector_loop import Lag, ProjectorLoop
 
 __all__ = ["Projector"]
@@ -28,7 +26,9 @@ _CHECK_INTERVAL_S = 0.2
 
 
 class Projector:
-    """Folds the journal into the view in Redis, and writes checkpoints. Any number of projectors share the partitions.
+    """Folds the journal into the view, in Redis or in the file of an embedded log, and writes checkpoints.
+
+    Any number of projectors share the partitions.
 
     It works in threads of its own. Raises ``JournalUnavailable``, ``JournalMismatch`` and what stops a partition:
     ``NewerFormat``, ``JournalGap``, ``LogTruncated``, ``TooManyDeadLetters``. The other partitions go on; when all of a
@@ -36,7 +36,7 @@ class Projector:
     """
 
     def __init__(self, settings: Settings, *, cadence: Cadence | None = None) -> None:
-        if settings.redis_url is None:
+        if settings.redis_url is None and settings.sqlite_path is None:
             raise InvalidSetting("a projector needs a Redis to keep the view in", setting="redis_url")
         import_folds(settings.folds)
         self.settings = settings
@@ -129,39 +129,12 @@ class Projector:
             self._ended.set_result(None)
 
     def _loop(self) -> None:
-        from seekpoint.consumers.kafka.kafka_reader import KafkaReader
-        from seekpoint.consumers.kafka.kafka_transactions import KafkaTransactions
-        from seekpoint.consumers.projector.projection_source import ProjectionSource
         from seekpoint.consumers.projector.projector_loop import ProjectorLoop
-        from seekpoint.consumers.recovery_service.exchange import KafkaExchange
-        from seekpoint.consumers.recovery_service.requested_checkpoints import RequestedCheckpoints
-        from seekpoint.consumers.view.redis_view import RedisView
+        from seekpoint.consumers.projector.projector_parts import ProjectorParts
 
         with contextlib.ExitStack() as stack:
-            reader = KafkaReader(self.settings)
-            stack.callback(reader.close)
-            view = RedisView(self.settings, reader.partitions)
-            stack.callback(view.close)
-            transactions = KafkaTransactions(self.settings)
-            stack.callback(transactions.close)
-            letters = DeadLetters(reader, self.settings)
-
-            def source(writes: Executor) -> ProjectionSource:
-                return ProjectionSource(
-                    log=reader,
-                    topic_id=reader.topic_id,
-                    view=view,
-                    checkpoints=reader.checkpoints(),
-                    writer=transactions,
-                    writes=writes,
-                    on_poison=letters.add,
-                    cadence=self._cadence,
-                    finished_content_s=self.settings.finished_content_s,
-                )
-
-            requests = RequestedCheckpoints(KafkaExchange(reader), reader).start()
-            stack.callback(requests.close)
-            loop = ProjectorLoop(self.settings, source, requests)
+            parts = ProjectorParts.connect(self.settings, stack)
+            loop = ProjectorLoop(parts.join, parts.source(self.settings, self._cadence), parts.requests)
             stack.callback(loop.close)
             while not self._stop.is_set():
                 loop.turn()

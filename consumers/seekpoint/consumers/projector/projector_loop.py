@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from seekpoint.consumers.kafka.kafka_group import Fetched, KafkaGroup
+from seekpoint.consumers.log_reading.group_port import Fetched, JoinGroup
 from seekpoint.consumers.projector.assignment import Assignment
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.projector.proven_states import NothingProven
 from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.consumers.recovery_service.requested_checkpoints import CheckpointRequests
-from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap, Retryable, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
@@ -70,7 +69,7 @@ class ProjectorLoop:
 
     def __init__(
         self,
-        settings: Settings,
+        join: JoinGroup,
         source: Callable[[ThreadPoolExecutor], ProjectionSource],
         requests: CheckpointRequests | None = None,
     ) -> None:
@@ -88,7 +87,7 @@ class ProjectorLoop:
         self._save_at_s = 0.0
         self._checked_at_s = time.monotonic()
         self._requests = requests
-        self._group = KafkaGroup(settings, self._assigned, self._revoked)
+        self._group = join(self._assigned, self._revoked)
 
     @property
     def projections(self) -> Mapping[int, PartitionProjection]:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.tiers import Tier
     from seekpoint.consumers.recovery.verification import Verification
     from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
-    from seekpoint.consumers.view.redis_view import RedisView
-    from seekpoint.consumers.view.view_store import ViewStore
+    from seekpoint.consumers.view.view_store import ViewBrowser, ViewStore
     from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.log.memory_log import MemoryLog
 
@@ -69,7 +68,7 @@ class Recovery:
         self.blocking = Recoverer(log, letters, view=view, checkpoints=checkpoints, transaction_wait_s=wait_s)
         self._log = log
         self._owns_log = False
-        self._own_view: RedisView | None = None
+        self._own_view: ViewBrowser | None = None
         self._pool = Threads(self.settings.recover_concurrency_max, thread_name_prefix="seekpoint-recovery")
 
     @classmethod
@@ -92,13 +91,13 @@ class Recovery:
         recovery = cls(reader, settings, checkpoints=reader.checkpoints())
         finder = recovery.blocking.base_finder
         finder.is_starting = is_starting
-        finder.open_view = None if settings.redis_url is None else recovery._open_view
+        finder.open_view = None if not settings.has_view else recovery._open_view
         return recovery
 
-    def _open_view(self) -> RedisView:
-        from seekpoint.consumers.view.redis_view import RedisView  # a node that starts does without
+    def _open_view(self) -> ViewBrowser:
+        from seekpoint.consumers.journal_log import journal_view  # a node that starts does without
 
-        self._own_view = RedisView(self.settings)
+        self._own_view = journal_view(self.settings, self._log)
         return self._own_view
 
     @classmethod

@@ -11,7 +11,7 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import CheckpointTimeout, SeekpointError
 
 if TYPE_CHECKING:
-    from seekpoint.consumers.view.view_browser import View
+    from seekpoint.consumers.view_browser import View
 
 __all__ = ["StoredStates"]
 
@@ -60,7 +60,7 @@ class StoredStates:
         if self._settings.redis_url is None and self._view is None:
             return None
         if self._view is None:
-            from seekpoint.consumers.view.view_browser import View
+            from seekpoint.consumers.view_browser import View
 
             self._view = View.connect(self._settings)
         try:

@@ -44,6 +44,16 @@ CREATE TABLE members (id TEXT PRIMARY KEY, team TEXT NOT NULL, process TEXT NOT 
 CREATE TABLE assignments (team TEXT, partition INTEGER, member TEXT NOT NULL, PRIMARY KEY (team, partition));
 CREATE TABLE checkpoints (place INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB);
 CREATE INDEX checkpoints_by_key ON checkpoints (key, place);
+CREATE TABLE views (
+  partition INTEGER PRIMARY KEY, token TEXT NOT NULL, applied INTEGER, topic_id TEXT NOT NULL, leader_epoch INTEGER
+);
+CREATE TABLE processes (
+  partition INTEGER, key BLOB, at INTEGER NOT NULL, is_open INTEGER NOT NULL, has_finished_content INTEGER NOT NULL,
+  position INTEGER, floor INTEGER, summary BLOB NOT NULL, digest BLOB NOT NULL, state BLOB NOT NULL,
+  PRIMARY KEY (partition, key)
+);
+CREATE INDEX processes_by_offset ON processes (partition, at);
+CREATE INDEX open_processes ON processes (partition, key) WHERE is_open = 1;
 CREATE TABLE commits (team TEXT, partition INTEGER, done INTEGER NOT NULL, PRIMARY KEY (team, partition));
 """
 _OFFSET_BITS = 40
@@ -138,15 +148,20 @@ class SqliteFile:
         with self.translating():
             return self._connect()
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do ``work`` in a transaction. Return its result once the transaction is on the disk."""
+    def write(self, work: Callable[[sqlite3.Connection], T], *, is_durable: bool = True) -> T:
+        """Do ``work`` in a transaction. Return its result once the transaction is on the disk.
+
+        Without ``is_durable`` it is not synchronised: after a power failure it, and what came later, may be missing.
+        """
         _ = self.manifest
         with self.changes.writing, self.translating():
             if self._writer is None:
                 self._check_open()
                 self._writer = self._connect()
+            self._writer.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
             result = _transaction(self._writer, work)
-        self.changes.note()
+        if is_durable:
+            self.changes.note()
         return result
 
     def close(self) -> None:

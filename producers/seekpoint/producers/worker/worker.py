@@ -84,7 +84,7 @@ class Worker:
         """The agents that this worker runs, by name."""
         self.group = group or _group_of(self.agents.values())
         """The name of the group of workers that share the partitions."""
-        self.node = node or Node.connect(settings)
+        self.node = node or _own_node(settings)
         """The node that owns the processes of this worker."""
         self._runtime = runtime_of(self.node)
         self._runtime.tailer.expect_steady()  # the group rarely moves partitions
@@ -390,6 +390,12 @@ def _by_name(agents: Iterable[Agent]) -> dict[str, Agent]:
 
 
 def _group_of(agents: Iterable[Agent]) -> str:
-    """Name the group of the workers with these agents: workers that run the same can share the work."""
+    """Name the group of the workers with these agents."""
     text = "\0".join(sorted(f"{one.name} {one.version}" for one in agents))
     return blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def _own_node(settings: Settings | None) -> Node:
+    """Return the node of a worker. On an embedded log it also keeps the view, as no other program does."""
+    settings = settings or Settings.load()
+    return Node.connect(settings, projector=settings.journal_url is not None)

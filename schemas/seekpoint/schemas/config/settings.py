@@ -133,6 +133,11 @@ class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames)
 
         return None if self.journal_url is None else Path(self.journal_url.removeprefix(_SQLITE))
 
+    @property
+    def has_view(self) -> bool:
+        """Whether there is a place for a view: a Redis, or the file of an embedded log."""
+        return self.redis_url is not None or self.journal_url is not None
+
     def topic_name(self, topic: str) -> str:
         """Return the name of one of the journal's topics (``TOPICS``). Raises ``InvalidName`` for any other."""
         if topic not in TOPICS:

@@ -161,7 +161,7 @@ def test_the_error_for_a_mistyped_id_names_similar_ids(
     def silent(*_: object, **__: object) -> None:
         raise ViewUnavailable("Redis is silent")
 
-    monkeypatch.setattr("seekpoint.consumers.view.view_browser.View.list", silent)
+    monkeypatch.setattr("seekpoint.consumers.view_browser.View.list", silent)
     assert "error: no such process" in seekpoint("approve", "ordr-1", "refund").err
 
 

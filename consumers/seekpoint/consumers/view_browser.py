@@ -70,11 +70,11 @@ class View:
     def connect(cls, settings: Settings | None = None) -> View:
         """Return a reader with ``settings``, by default ``Settings.load()``. It connects when first used."""
         settings = settings or Settings.load()
-        if settings.redis_url is None:
+        if not settings.has_view:
             raise InvalidSetting("the settings name no Redis, so there is no view", setting="redis_url")
-        from seekpoint.consumers.view.redis_view import RedisView  # a user without Redis need not install its client
+        from seekpoint.consumers.journal_log import journal_view  # a user without Redis need not install its client
 
-        return cls(RedisView(settings))
+        return cls(journal_view(settings))
 
     async def get(self, process_id: str) -> Viewed | None:
         """Return one process; None if the view is valid and has no such process. One call to Redis."""
