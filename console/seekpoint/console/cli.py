@@ -14,6 +14,7 @@ from seekpoint.console.command import CommandBody, UsageError, add_command, add_
 from seekpoint.console.commands.cluster import demo, down, status, up
 from seekpoint.console.commands.journal import (
     checkpoints,
+    copy,
     dlq,
     doctor,
     lag,
@@ -101,6 +102,7 @@ _COMMANDS: dict[str, CommandBody | _Group] = {
     "lag": lag.lag,
     "trim": trim.trim,
     "replay": replay.replay,
+    "copy": copy.copy,
     "effects": (
         "Show external effects, and say what became of them.",
         {"ls": effects.ls, "show": effects.show, "resolve": effects.resolve, "revoke": effects.revoke},

@@ -46,12 +46,14 @@ def doctor(
 
 def _examine(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
     """Run the checks in order of dependency. Skip those that depend on something broken."""
-    kafka = list(_kafka(target))
-    yield from kafka
-    yield _redis(target)
-    if any(each.health == "error" for each in kafka):
+    is_embedded = target.settings.sqlite_path is not None
+    place = list(_guarded("file", lambda: _file(target)) if is_embedded else _kafka(target))
+    yield from place
+    if not is_embedded:
+        yield _redis(target)
+    if any(each.health == "error" for each in place):
         return
-    journal = list(_guarded("journal", lambda: _journal(target)))
+    journal = [] if is_embedded else list(_guarded("journal", lambda: _journal(target)))
     yield from journal
     if not any(each.health == "error" for each in journal):
         yield from _guarded("view", lambda: _view_and_floors(target))
@@ -68,6 +70,25 @@ def _guarded(subject: str, check: Callable[[], Iterator[Diagnosis]]) -> Iterator
         raise
     except SeekpointError as error:
         yield failure(subject, error)
+
+
+def _file(target: CommandTarget) -> Iterator[Diagnosis]:
+    from seekpoint.console.services.checkup import Diagnosis, JournalHealth
+    from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+    from seekpoint.schemas.errors import JournalMismatch
+
+    log = target.log
+    assert isinstance(log, SqliteLog)
+    manifest, file = log.connect(), log.file
+    with file.reading() as connection:
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise JournalMismatch(
+            f"the file is damaged: {found}", file=str(file.path), hint="keep a copy, then restore a backup"
+        )
+    size_mb = file.path.stat().st_size / 1e6
+    text = f"{file.path}, {size_mb:,.1f} MB, journal {manifest.journal}, {counted(manifest.partitions, 'partition')}"
+    yield Diagnosis(subject="file", health=JournalHealth.OK, found=text)
 
 
 def _kafka(target: CommandTarget) -> Iterator[Diagnosis]:

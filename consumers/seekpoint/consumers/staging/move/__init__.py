@@ -1,0 +1,1 @@
+"""Moving a journal from an embedded log to Kafka."""
