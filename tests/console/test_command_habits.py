@@ -149,7 +149,7 @@ def test_a_completion_never_fails(
     def silent(*_: object, **__: object) -> None:
         raise ViewUnavailable("Redis is silent")
 
-    monkeypatch.setattr("seekpoint.consumers.view.view_browser.View.list", silent)
+    monkeypatch.setattr("seekpoint.consumers.view_browser.View.list", silent)
     assert complete_process_ids(context, "order-") == []
     assert capsys.readouterr() == ("", "")
 

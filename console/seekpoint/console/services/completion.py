@@ -35,7 +35,7 @@ def ids_in_view(target: CommandTarget, prefix: str, limit: int) -> list[str]:
     """Return the first ids in the view that begin with ``prefix``. Raises ``SeekpointError``."""
     import asyncio
 
-    from seekpoint.consumers.view.view_browser import View
+    from seekpoint.consumers.view_browser import View
 
     async def collect(view: ViewBrowser) -> list[str]:
         async with View(view) as browser:
