@@ -17,6 +17,7 @@ from seekpoint.producers.claims.claim_watch import ClaimWatch
 from seekpoint.producers.durable.content.content_calls import error_entry
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.replay.conduct import PLAIN, RunOptions
+from seekpoint.producers.durable.session import Session
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.log_session import LogSession
 from seekpoint.producers.node_runtime import NodeRuntime
@@ -44,11 +45,12 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.wire.codec import encode_within
 
-__all__ = ["OpenRequest", "Opener", "Opening", "wait_for_death_s"]
+__all__ = ["OpenRequest", "Opener", "Opening", "end_restored_wait", "wait_for_death_s"]
 
 _LOOK_AGAIN_S = 0.25
 
@@ -318,9 +320,20 @@ class Opener:
         )  # fmt: skip
 
 
+async def end_restored_wait(session: Session) -> None:
+    """Make an agent's process that waited at the moment that was restored ``running``: that wait may be over.
+
+    Without that, workers leave a released process alone that waits, to all appearance, for mail.
+    """
+    restored = session.written
+    if restored.agent is not None and restored.lifecycle is Lifecycle.AWAITING:
+        await session.append(b.LifecycleChanged(Lifecycle.RUNNING))
+
+
 async def _seed(session: LogSession, inherited: b.Forked) -> None:
     try:
         await session.append(inherited)
+        await end_restored_wait(session)
     except BaseException:
         session.abandon()
         raise

@@ -115,3 +115,20 @@ async def test_a_rewound_process_ends_as_if_it_had_never_gone_on(
             assert all(count == 1 for name, count in done.items() if name.startswith("effect ")), done
             assert refold(log, "p").hash == (await node.recover("p")).state.hash
     assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("turns", [False, True])
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.sampled_from([kind for kind in KINDS if kind != "effect"]), min_size=1, max_size=4))
+async def test_the_content_hash_of_a_rewound_state_is_that_of_then(turns: bool, calls: list[str]) -> None:
+    """O7: at every seq of a run without effects, which stay in a rewind; a fork has that hash too."""
+    code = program(calls, turns)
+    done.clear()
+    async with Node.in_memory(MemoryLog()) as node:
+        await cut_off(node, code)
+        for seq in range((await node.recover("p")).state.seq, 0, -1):
+            past = (await node.recover("p", at_seq=seq)).state
+            async with node.fork("p", f"q{seq}", at=seq) as fork:
+                assert fork.state.content_hash == past.content_hash
+            await node.rewind("p", seq)
+            assert (await node.recover("p")).state.content_hash == past.content_hash

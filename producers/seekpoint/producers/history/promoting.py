@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.history.later_entries import entries_after
-from seekpoint.producers.opening import OpenRequest
+from seekpoint.producers.opening import OpenRequest, end_restored_wait
 from seekpoint.producers.process import durable_side
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
@@ -114,6 +114,7 @@ async def promote(runtime: NodeRuntime, opener: Opener, request: PromoteRequest)
         reason = None if request.reason is None else durable.settings.scrub(request.reason)
         await durable.append(b.Promoted(request.fork_id, merge.plan.fork_seq, merge.content, reason))
         durable.reset_after_rewind()
+        await end_restored_wait(durable.session)
     return merge.plan
 
 

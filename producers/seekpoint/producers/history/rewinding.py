@@ -20,7 +20,7 @@ from seekpoint.producers.durable.replay.recorded_run import applied
 from seekpoint.producers.history.history_points import HistoryPoint
 from seekpoint.producers.history.later_entries import entries_after
 from seekpoint.producers.history.other_answers import put_answers
-from seekpoint.producers.opening import OpenRequest
+from seekpoint.producers.opening import OpenRequest, end_restored_wait
 from seekpoint.producers.process import durable_side
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
@@ -173,6 +173,7 @@ async def rewind(runtime: NodeRuntime, opener: Opener, request: RewindRequest) -
             )
         )  # fmt: skip
         durable.reset_after_rewind()
+        await end_restored_wait(durable.session)
     return plan
 
 
