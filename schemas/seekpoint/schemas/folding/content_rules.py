@@ -218,15 +218,16 @@ def _restore(
     try:
         restore_content(restored, orjson.loads(content))
         check_texts(restored, limits)
+        if adjust is not None:
+            adjust(draft, restored)
+        width = content_width(_with_kept_fields(restored, draft))
     except (LookupError, TypeError, ValueError, AttributeError, SeekpointError):
         return _NO_CONTENT
-    if adjust is not None:
-        adjust(draft, restored)
-    misfit = too_big(content_width(_with_kept_fields(restored, draft)), limits)
+    misfit = too_big(width, limits)
     if misfit is None:
         for name in _RESTORED:
             setattr(draft, name, getattr(restored, name))
-        draft.content_bytes = content_width(draft)
+        draft.content_bytes = width
         newest = max((call.seq for call in draft.calls.values()), default=0)
         if newest > draft.call_seq:  # calls of another process: what this one does from here on comes after them
             draft.lineage = replace(draft.lineage, seq_base=newest - draft.seq)

@@ -420,14 +420,13 @@ def clear(draft: Draft, cleared: Cleared) -> None:
 
 
 def restore_content(draft: Draft, content: Any) -> None:
-    """Put the JSON values of ``content_json`` into ``draft``.
+    """Put the JSON values of ``content_json`` into ``draft``. The caller computes ``content_bytes``.
 
     ``ValueError``, ``LookupError`` or ``TypeError`` if ``content`` is none.
     """
     if type(content) is not dict:
         raise TypeError("the content of a state is an object")
     FIELDS.restore(draft, _CONTENT, content)
-    draft.content_bytes = content_width(draft)
 
 
 def content_width(draft: Draft) -> int:

@@ -269,7 +269,7 @@ class StateTable:
     # --- sizes, texts, masks
     def content_width(self, draft: Any) -> int:
         """Return the bytes of all fields that count as content."""
-        return sum(width(getattr(draft, name)) for name, width in self._widths if getattr(draft, name) is not None)
+        return sum(width(value) for name, width in self._widths if (value := getattr(draft, name)) is not None)
 
     @cached_property
     def _widths(self) -> list[tuple[str, Callable[[Any], int]]]:
@@ -278,11 +278,15 @@ class StateTable:
     def texts_of(self, draft: Any) -> list[str]:
         """Return every dynamic value, as JSON text."""
         found: list[str] = []
-        for one in self.fields:
-            value = getattr(draft, one.name)
-            if one.form.texts is not None and value is not None:
-                found += [text for text in one.form.texts(value) if text is not None]
+        for name, texts in self._texts:
+            value = getattr(draft, name)
+            if value is not None:
+                found += [text for text in texts(value) if text is not None]
         return found
+
+    @cached_property
+    def _texts(self) -> list[tuple[str, Callable[[Any], Iterable[str | None]]]]:
+        return [(one.name, one.form.texts) for one in self.fields if one.form.texts is not None]
 
     def shapes(self, section: Section) -> dict[str, Shape]:
         """Return the shape of each key in ``section``."""

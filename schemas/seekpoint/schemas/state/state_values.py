@@ -105,16 +105,25 @@ class _Parts(Mapping[object, Shape]):
         return len(self._shapes)
 
 
-def texts_in(value: StateValue) -> Iterable[str | None]:
+def texts_in(value: StateValue) -> list[str | None]:
     """Return the dynamic values in ``value``, as JSON texts."""
-    for one in _fields(type(value)):
-        part = getattr(value, one.name)
-        if isinstance(part, StateValue):
-            yield from texts_in(part)
-        elif isinstance(part, Mapping):
-            yield from part.values()
+    found: list[str | None] = _texts_function(type(value))(value)
+    return found
+
+
+@cache
+def _texts_function(cls: type[StateValue]) -> Callable[[Any], list[str | None]]:
+    """Return what computes ``texts_in``."""
+    lines = []
+    for one in _fields(cls):
+        part, kind = f"value.{one.name}", get_origin(one.type) or one.type
+        if kind is Mapping:
+            lines.append(f"if {part} is not None: found += {part}.values()")
+        elif issubclass(kind, StateValue):
+            lines.append(f"if {part} is not None: found += texts_in({part})")
         elif one.shape.kind in JSON_KINDS or (one.shape.kind == "case" and _all_json(one.shape)):
-            yield part
+            lines.append(f"found.append({part})")
+    return compiled("texts", "value", ["found = []", *lines, "return found"], {"texts_in": texts_in})
 
 
 def _all_json(shape: Shape) -> bool:
