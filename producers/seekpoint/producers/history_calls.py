@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.comparing import ProcessDiff
     from seekpoint.producers.history.forks import ForkPlan
     from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.history_reads import HistoryReads
     from seekpoint.producers.history.many_reruns import ScoredRerun
     from seekpoint.producers.history.promoting import PromotePlan
-    from seekpoint.producers.history.rerunning import Rerun
+    from seekpoint.producers.history.rerunning import Rerun, RerunRequest
     from seekpoint.producers.history.rewinding import RewindPlan
 
 __all__ = ["HistoryCalls"]
@@ -180,18 +181,23 @@ class HistoryCalls:
         ``InvalidSetting``, ``JournalGap``, ``LimitExceeded``, and what ``open`` raises. What the agent raises is in the
         result.
         """
-        from seekpoint.producers.history.rerunning import RerunRequest, rerun, rerun_id_of
+        from seekpoint.producers.history.history_reads import HistoryReads
+        from seekpoint.producers.history.rerunning import RerunRequest, rerun_id_of
 
         request = RerunRequest(
             process_id=process_id, rerun_id=rerun_id or rerun_id_of(process_id, model or "rerun"), agent=agent,
             model=model, input_json=self._input_json(input), effects=effects, timeout_s=timeout_s, reason=reason,
             actor=actor,
         )  # fmt: skip
+        return await self._rerun(request, HistoryReads(self._runtime))
+
+    async def _rerun(self, request: RerunRequest, reads: HistoryReads) -> Rerun:
+        from seekpoint.producers.history.rerunning import rerun
 
         def run(opening: Opening) -> Coroutine[Any, Any, Any]:
-            return run_agent(self._runtime, opening, request.rerun_id, agent, RECORDED)
+            return run_agent(self._runtime, opening, request.rerun_id, request.agent, RECORDED)
 
-        return await rerun(self._runtime, self._opener, request, run)
+        return await rerun(self._runtime, self._opener, request, run, reads)
 
     async def rerun_many(
         self,
@@ -217,20 +223,22 @@ class HistoryCalls:
 
         Raises ``InvalidSetting``, and ``Retryable`` and ``HandleLost`` errors of the journal.
         """
+        from seekpoint.producers.history.history_reads import HistoryReads
         from seekpoint.producers.history.many_reruns import RerunLimits, rerun_many
-        from seekpoint.producers.history.rerunning import rerun_id_of
+        from seekpoint.producers.history.rerunning import RerunRequest, rerun_id_of
         from seekpoint.schemas.errors import InvalidSetting
 
         limits = RerunLimits.of(concurrency, budget_usd)
         if limits.budget_usd is not None and self._runtime.prices is None:
             raise InvalidSetting("without prices nobody knows what a rerun costs", setting="prices", hint="give prices")
-        name = label or model or "rerun"
+        name, reads = label or model or "rerun", HistoryReads(self._runtime)
 
         def again(process_id: str) -> Coroutine[Any, Any, Rerun]:
-            return self.rerun(
-                agent, process_id, rerun_id_of(process_id, name), model=model, effects=effects, timeout_s=timeout_s,
-                reason=reason, actor=actor,
+            request = RerunRequest(
+                process_id=process_id, rerun_id=rerun_id_of(process_id, name), agent=agent, model=model,
+                effects=effects, timeout_s=timeout_s, reason=reason, actor=actor,
             )  # fmt: skip
+            return self._rerun(request, reads)
 
         async for one in rerun_many(again, process_ids, limits, score):
             yield one

@@ -25,6 +25,7 @@ from seekpoint.producers.writer.node_metrics import NodeMetrics
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.producers.writer.pending import HandleStatus
 from seekpoint.schemas.errors import HandleClosed, SeekpointError
+from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
@@ -174,6 +175,14 @@ class NodeRuntime:
     def entries(self, process_id: str, *, kinds: Collection[str] | None = None) -> AsyncIterator[Logged]:
         """Yield the entries of a process in log order."""
         return self.recovery.entries(process_id, kinds=kinds)
+
+    async def history(self, process_id: str) -> list[Logged]:
+        """Return all entries of a process in log order, from one read. Raises as ``entries`` does."""
+        from seekpoint.consumers.recovery.process_history import whole_history  # which most nodes never load
+
+        named_process_key(process_id)
+        found: list[Logged] = await self.in_thread(lambda: whole_history(self.recovery.blocking, process_id))
+        return found
 
     async def append_external(
         self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None

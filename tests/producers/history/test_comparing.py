@@ -59,6 +59,7 @@ async def test_a_process_is_compared_with_its_own_past() -> None:
         found = await node.diff("p@2", "p")
         assert (found.context, found.missing) == ({"b": (None, [2])}, {"b": "left"})
         assert (found.left.seq, found.same_messages, found.left.cost_usd) == (2, 1, None)
+        assert not found.is_same_content
         assert (await node.diff("p@1", "p")).is_empty
         with pytest.raises(Refused, match="no such seq"):
             await node.diff("p@99", "p")

@@ -12,6 +12,7 @@ import pytest
 from cuts import bodies
 from seekpoint.producers import Agent, Node, Prices, Process, Rerun, agent
 from seekpoint.producers.history.many_reruns import RerunLimits, ScoredRerun, rerun_many
+from seekpoint.producers.node import runtime_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import AgentMismatch, EffectRefused, InvalidSetting, Refused, Retryable
@@ -175,6 +176,32 @@ async def test_a_rerun_of_a_rerun_is_answered_by_both(outside: Outside) -> None:
         assert outside.asked == []
         lineage = (await node.recover("small")).state.lineage
         assert (lineage.rerun_of, lineage.parent_id) == ("large", "p")
+
+
+async def test_a_rerun_reads_each_history_once(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run is read once, and of the rerun's partition only what was written since the rerun began."""
+    log, reads = MemoryLog(partitions=1), list[tuple[int, set[bytes]]]()
+    read = log.read
+
+    def counted(partition: int, start: int, stop: int, keys: Any = None) -> Any:
+        reads.append((start, set(keys or ())))
+        return read(partition, start, stop, keys)
+
+    async with Node.in_memory(log) as node:
+        for one in ("p", "q"):
+            await begun(node, outside, one)
+        await proven_absent(node, "p~rerun")
+        end = log.watermarks(0).high
+        monkeypatch.setattr(log, "read", counted)
+        await node.rerun(outside.triage(), "p")
+    assert [(start, keys) for start, keys in reads if keys] == [(0, {b"p"}), (end, {b"p~rerun"})]
+
+
+async def proven_absent(node: Node, process_id: str) -> None:
+    """Return once the node has proof that there is no such process."""
+    async with asyncio.timeout(10):
+        while not await runtime_of(node).tailer.is_absent(0, process_id.encode()):  # noqa: ASYNC110  # a thread reads
+            await asyncio.sleep(0.01)
 
 
 async def test_a_rerun_that_was_interrupted_goes_on(outside: Outside) -> None:

@@ -13,7 +13,7 @@ from seekpoint.schemas.errors import JournalGap, UnknownProcess
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.partition import partition_of
 
-__all__ = ["Logged", "histories", "history", "newest_entry"]
+__all__ = ["Logged", "histories", "history", "newest_entry", "whole_history"]
 
 _WINDOW = 1_000
 """How many offsets a search from the end reads first. Each further window is twice as large."""
@@ -35,18 +35,20 @@ def history(
     kinds: Collection[str] | None = None,
     limit: int | None = None,
     follow: bool = False,
+    start: int = 0,
 ) -> Generator[list[Logged], None, None]:
     """Yield batches of the process's entries; see ``Recovery.entries``. Blocks; reads from the log's beginning.
 
-    With ``follow``, an empty batch means that there is nothing new: wait a moment before asking for the next one.
-    Poison is left out. Of a trimmed log the rest is read; raises ``JournalGap`` if ``from_seq`` was deleted.
+    ``start`` is an offset below which the process is known to have no entry: reading begins there. With ``follow``, an
+    empty batch means that there is nothing new: wait a moment before asking for the next one. Poison is left out. Of a
+    trimmed log the rest is read; raises ``JournalGap`` if ``from_seq`` was deleted.
     """
     log = recoverer.log
     key = process_key(process_id)
     partition = partition_of(key, log.partitions)
     selection = _EntryFilter(from_seq, kinds, limit)
     marks = log.watermarks(partition)
-    position, found = marks.low, False
+    position, found = max(marks.low, start), False
     while not selection.is_exhausted:
         try:
             for batch in log.read(partition, position, marks.high, {key}):
@@ -71,6 +73,11 @@ def history(
             return
         yield []
         marks = log.watermarks(partition)
+
+
+def whole_history(recoverer: Recoverer, process_id: str, *, start: int = 0) -> list[Logged]:
+    """Return all entries of the process, in memory, as ``history`` yields them. Blocks; raises what it raises."""
+    return [one for batch in history(recoverer, process_id, start=start) for one in batch]
 
 
 def histories(

@@ -6,6 +6,7 @@ Both sides are read from their histories, so that the calls of turns that are ov
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,7 @@ def compare_runs(left: RecordedRun, right: RecordedRun) -> ProcessDiff:
         changed=tuple(call for call in calls if call.left and call.right),
         only_left=tuple(call for call in calls if not call.right),
         only_right=tuple(call for call in calls if not call.left),
-        is_same_content=one.state.content_hash == other.state.content_hash,
+        is_same_content=_is_same_content(one.state, other.state),
     )  # fmt: skip
 
 
@@ -116,14 +117,33 @@ class _Side:
     def __init__(self, run: RecordedRun) -> None:
         self.state: State = run.state
         self.calls: Mapping[str, Call] = calls_made(run)
-        records = asked(run.entries)
-        self.asked: Mapping[str, CallRecord] = {record.key: record for record in records}
+        self._entries = run.entries
         lifecycle = "finished" if run.result_json is not None else str(run.state.lifecycle)
         self.side = ProcessSide(
             process_id=run.process_id, seq=max((entry.seq or 0 for entry in run.entries), default=0),
-            lifecycle=lifecycle, cost_usd=total_cost(records),
+            lifecycle=lifecycle, cost_usd=self._cost_usd(),
             duration_s=max(0, run.entries[-1].ts - run.entries[0].ts) / 1_000_000,
         )  # fmt: skip
+
+    def _cost_usd(self) -> str | None:
+        has_cost = any(getattr(one.body, "cost_usd", None) is not None for one in self._entries)
+        return total_cost(self._records) if has_cost else None
+
+    @cached_property
+    def _records(self) -> list[CallRecord]:
+        """The calls with what was asked in them. Most comparisons never need them."""
+        return asked(self._entries)
+
+    @cached_property
+    def asked(self) -> Mapping[str, CallRecord]:
+        """The same by key; of two calls with one key the later one."""
+        return {record.key: record for record in self._records}
+
+
+def _is_same_content(left: State, right: State) -> bool:
+    """Return whether the content hashes are equal. Where parts of the content differ, nothing is hashed."""
+    is_alike = left.lifecycle == right.lifecycle and left.calls.keys() == right.calls.keys()
+    return is_alike and left.content_hash == right.content_hash
 
 
 def calls_made(run: RecordedRun) -> dict[str, Call]:
@@ -165,7 +185,7 @@ def _calls(left: _Side, right: _Side) -> Iterator[ComparedCall]:
         if one is not None and other is not None:
             if _facts(one) == _facts(other):
                 continue
-            difference = _difference(one, other, left.asked.get(key), right.asked.get(key))
+            difference = _difference(key, one, other, left, right)
         yield ComparedCall(key=key, kind=kept.kind, left=statuses[0], right=statuses[1], difference=difference)
 
 
@@ -174,12 +194,12 @@ def _facts(call: Call) -> tuple[object, ...]:
     return call.kind, call.digest, call.status, call.output, call.error
 
 
-def _difference(one: Call, other: Call, left: CallRecord | None, right: CallRecord | None) -> str | None:
+def _difference(key: str, one: Call, other: Call, left: _Side, right: _Side) -> str | None:
     if one.kind != other.kind:
         return f"a {one.kind} is now a {other.kind}"
     if one.digest != other.digest:
-        known = left is not None and right is not None
-        found = first_difference(left.input, right.input) if known and left and right else None
+        was, now = left.asked.get(key), right.asked.get(key)
+        found = None if was is None or now is None else first_difference(was.input, now.input)
         return f"request {found}" if found else "another request"
     for what, old, new in (("answer", one.output, other.output), ("error", one.error, other.error)):
         found = first_difference(_loaded(old), _loaded(new)) if old != new else None

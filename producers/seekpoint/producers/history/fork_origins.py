@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import field
 
-from seekpoint.producers.durable.replay.recorded_run import Admission, applied
+from seekpoint.producers.durable.replay.recorded_run import Admission, EndedCall
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_state import State
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.schemas.config.limits import Limits
 
-__all__ = ["Origin", "folded", "origin_of"]
+__all__ = ["Origin", "ReadHistory", "folded", "origin_of"]
+
+
+class ReadHistory(FrozenStruct, frozen=True):
+    """The history of a process, read already."""
+
+    entries: Sequence[Logged]
+    """All its entries."""
+    ended: Sequence[EndedCall] | None = None
+    """The ends of all its calls, if the history was folded."""
 
 
 class Origin(FrozenStruct, frozen=True, kw_only=True):
@@ -34,17 +43,17 @@ class Origin(FrozenStruct, frozen=True, kw_only=True):
     """The seq at which the next one of ``forks`` left it; None if there is none."""
     forks: tuple[Origin, ...] = field(default_factory=tuple)
     """The forks that lead from it to the process that was named, each as it began."""
-    history: Sequence[Logged] | None = None
-    """All its entries, if they were read."""
+    history: ReadHistory | None = None
+    """Its history, if it was read."""
 
 
 async def origin_of(
-    runtime: NodeRuntime, process_id: str, point: HistoryPoint | None, history: Sequence[Logged] | None = None
+    runtime: NodeRuntime, process_id: str, point: HistoryPoint | None, history: ReadHistory | None = None
 ) -> Origin:
     """Return the process, or the one of its parents, that has the moment ``point``; None: as it is now.
 
-    ``history`` has the entries of the process, if they were read. Raises what a recovery raises, and ``Refused`` for a
-    moment that none of them has. A seq is the process's own.
+    ``history`` is that of the process, if it was read. Raises what a recovery raises, and ``Refused`` for a moment that
+    none of them has. A seq is the process's own.
     """
     recover = runtime.recovery.recover
     if point is None or point.kind == "seq":
@@ -56,18 +65,20 @@ async def origin_of(
     forks, stop_seq, missing = list[Origin](), None, None
     while True:
         if history is None:
-            history = [one async for one in runtime.recovery.entries(process_id)]
-        counted = (one for one in applied(history) if stop_seq is None or one.seq is None or one.seq <= stop_seq)
+            history = ReadHistory(await runtime.history(process_id))
+        admission = Admission(runtime.reader.limits)
+        counted = (one for one in admission.applied(history.entries) if stop_seq is None or (one.seq or 0) <= stop_seq)
         try:
             seq = point.seq_in(counted, process_id)
         except Refused as exc:
             missing = missing or exc
         else:
-            state = folded(history, runtime.reader.limits, seq)
+            is_there = point.kind == "start"  # nothing was folded behind it
+            state = admission.draft.freeze() if is_there else folded(history.entries, runtime.reader.limits, seq)
             return Origin(
                 process_id=process_id, state=state, stop_seq=stop_seq, forks=tuple(forks), history=history
             )  # fmt: skip
-        first = folded(history, runtime.reader.limits, 1)
+        first = folded(history.entries, runtime.reader.limits, 1)
         if first.lineage.parent_id is None:
             raise missing
         forks.insert(0, Origin(process_id=process_id, state=first, stop_seq=stop_seq, history=history))

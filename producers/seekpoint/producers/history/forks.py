@@ -7,16 +7,22 @@ The fold only restores what the entry carries, so all of this is in the one entr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 from msgspec.structs import replace
 
 from seekpoint.consumers.log_reading.scan import entries_of
-from seekpoint.producers.history.fork_origins import Origin, origin_of
+from seekpoint.producers.history.fork_origins import Origin, ReadHistory, origin_of
 from seekpoint.producers.history.history_points import HistoryPoint
-from seekpoint.producers.history.later_calls import answered_calls, ended_after, join_calls, put_later_calls
+from seekpoint.producers.history.later_calls import (
+    answered_calls,
+    calls_of,
+    ended_after,
+    join_calls,
+    put_later_calls,
+)
 from seekpoint.producers.history.other_answers import put_answers
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
@@ -29,7 +35,7 @@ from seekpoint.schemas.state.process_state import content_width
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
-    from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.producers.durable.replay.recorded_run import EndedCall
     from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.log.log_ports import LogReader
@@ -105,17 +111,17 @@ class Fork(FrozenStruct, frozen=True):
     plan: ForkPlan
 
 
-async def forked_by(runtime: NodeRuntime, request: ForkRequest, history: Sequence[Logged] | None = None) -> b.Forked:
+async def forked_by(runtime: NodeRuntime, request: ForkRequest, history: ReadHistory | None = None) -> b.Forked:
     """Return the entry that begins the fork."""
     return (await fork_of(runtime, request, history)).body
 
 
 async def fork_of(
-    runtime: NodeRuntime, request: ForkRequest, history: Sequence[Logged] | None = None, *, looks_ahead: bool = False
+    runtime: NodeRuntime, request: ForkRequest, history: ReadHistory | None = None, *, looks_ahead: bool = False
 ) -> Fork:
     """Return the fork that ``request`` asks for; nothing is written. ``looks_ahead``: read what the parent did later.
 
-    ``history`` has the entries of the parent, if they were read.
+    ``history`` is the parent's, if it was read.
 
     Raises what a recovery raises, ``Refused`` for an answer that cannot be given, and ``LimitExceeded`` for content
     that does not fit into a state.
@@ -189,9 +195,16 @@ def _later(reader: LogReader, origin: Origin) -> dict[str, Call]:
     """Return the calls that ended after the moment, in the parent and in the forks that lead to it. Blocks."""
     found = []
     for way in (origin, *origin.forks):
-        entries = _entries_after(reader, way)
-        found += [answered_calls(way.state), ended_after(way.state, entries, reader.limits)]
+        found += [answered_calls(way.state), calls_of(_ended_after(reader, way))]
     return join_calls(*found)
+
+
+def _ended_after(reader: LogReader, way: Origin) -> Iterable[EndedCall]:
+    """Return the ends of calls after the moment, up to the seq at which the next fork left."""
+    known = None if way.history is None else way.history.ended
+    if known is None:
+        return ended_after(way.state, _entries_after(reader, way), reader.limits)
+    return (one for one in known if one.seq > way.state.seq)  # of the process that was named: no fork left it
 
 
 def _entries_after(reader: LogReader, way: Origin) -> Iterator[tuple[int, Entry]]:
@@ -204,7 +217,7 @@ def _entries_after(reader: LogReader, way: Origin) -> Iterator[tuple[int, Entry]
 def _read(reader: LogReader, way: Origin) -> Iterator[tuple[int, Entry]]:
     past = way.state.offset
     if way.history is not None:
-        yield from ((one.offset, one.entry) for one in way.history if one.offset > past)
+        yield from ((one.offset, one.entry) for one in way.history.entries if one.offset > past)
         return
     key = process_key(way.process_id)
     partition = partition_of(key, reader.partitions)

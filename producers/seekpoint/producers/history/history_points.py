@@ -65,6 +65,8 @@ class HistoryPoint(FrozenStruct, frozen=True):
     def seq_in(self, entries: Iterable[Entry], process_id: str) -> int:
         """Return the seq of this moment. ``entries`` are the applied ones of the process, in log order.
 
+        Of a start, nothing is read behind it.
+
         Raises ``Refused`` if the history has no such moment.
         """
         found: int | None = None
@@ -83,7 +85,8 @@ class HistoryPoint(FrozenStruct, frozen=True):
             elif self.kind == "after":
                 found = entry.seq if _ends(entry.body, self.at) else found
             elif self.kind == "start":
-                found = found or (entry.seq if isinstance(entry.body, b.AgentStarted) else None)
+                if isinstance(entry.body, b.AgentStarted):
+                    return entry.seq
             elif isinstance(entry.body, b.TurnEnded) and entry.body.number == self.at:
                 found = entry.seq
             newest = entry.seq

@@ -6,14 +6,14 @@ the point gets its later end in its own place.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from seekpoint.producers.durable.effects.compensation_names import UNDO
+from seekpoint.producers.durable.replay.recorded_run import ENDS, EndedCall
 from seekpoint.producers.durable.replay.scopes import BRANCH, PARENTS
-from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folding.fold import Verdict, advance
 
 if TYPE_CHECKING:
@@ -22,29 +22,30 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["answered_calls", "ended_after", "join_calls", "put_later_calls"]
-
-_ENDS = (
-    *(b.StepEnded, b.DecisionMade, b.Sampled, b.EffectSettled, b.TimerFired, b.GateResolved, b.Received, b.ChildEnded),
-)
+__all__ = ["answered_calls", "calls_of", "ended_after", "join_calls", "put_later_calls"]
 
 
-def ended_after(past: State, later: Iterable[tuple[int, Entry]], limits: Limits) -> dict[str, Call]:
-    """Return the calls that ended in the entries ``later`` than ``past``, by key, as their ends left them.
+def ended_after(past: State, later: Iterable[tuple[int, Entry]], limits: Limits) -> Iterator[EndedCall]:
+    """Yield the ends of calls in the entries ``later`` than ``past``."""
+    draft = past.thaw()
+    for offset, entry in later:
+        if advance(draft, offset, entry, limits) is Verdict.APPLIED and type(entry.body) in ENDS:
+            key = getattr(entry.body, "key", None)
+            call = None if key is None else draft.calls.get(key)
+            if key is not None and call is not None:
+                yield EndedCall(draft.seq, key, call)
+
+
+def calls_of(ended: Iterable[EndedCall]) -> dict[str, Call]:
+    """Return the calls that have an outcome, by key, as their ends left them.
 
     A key that a rewind forgot and the code used again for another request has two records: the later key ends with
     ``~``. Compensations are left out.
     """
     found: dict[str, Call] = {}
-    draft = past.thaw()
-    for offset, entry in later:
-        if advance(draft, offset, entry, limits) is not Verdict.APPLIED or not isinstance(entry.body, _ENDS):
-            continue
-        key = entry.body.key
-        call = None if key is None or key.startswith(UNDO) else draft.calls.get(key)
-        if key is None or call is None or call.status not in ("succeeded", "failed"):
-            continue
-        _put(found, key, call)
+    for _, key, call in ended:
+        if call.status in ("succeeded", "failed") and not key.startswith(UNDO):
+            _put(found, key, call)
     return found
 
 

@@ -9,6 +9,7 @@ the requests name is the only thing in them that a rerun changes by itself.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,19 @@ from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, condu
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.history.comparing import ProcessDiff, calls_made, compare_runs
+from seekpoint.producers.history.fork_origins import ReadHistory
 from seekpoint.producers.history.forks import ForkPlan, ForkRequest, RunAgain, fork_of, forked_by
+from seekpoint.producers.history.history_reads import HistoryReads
 from seekpoint.producers.opening import Opener, Opening, OpenRequest, wait_for_death_s
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import HandleLost, InvalidSetting, Refused, Retryable
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.process_state import new_state
 from seekpoint.schemas.values.json_values import load
+from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -102,8 +108,8 @@ def rerun_id_of(process_id: str, label: str) -> str:
 
 async def plan_rerun(runtime: NodeRuntime, request: RerunRequest) -> ForkPlan:
     """Return what the rerun would begin with; nothing is written."""
-    history = await _history(runtime, request.process_id)
-    fork = _fork_request(request, _first_run(runtime, request, history))
+    history, first = await HistoryReads(runtime).read(request.process_id, partial(_folded, runtime))
+    fork = _fork_request(request, _first_run(request, first))
     return (await fork_of(runtime, fork, history, looks_ahead=True)).plan
 
 
@@ -112,22 +118,23 @@ async def rerun(
     opener: Opener,
     request: RerunRequest,
     run: Callable[[Opening], Awaitable[Any]],
+    reads: HistoryReads,
 ) -> Rerun:
     """Run the process again to its end, or go on with a rerun that was interrupted; return the comparison.
 
     A rerun that has ended is not begun again. What the agent raises is in the result, the journal's errors are raised.
     """
-    history = await _history(runtime, request.process_id)
-    first = _first_run(runtime, request, history)
-    known = (await runtime.recovery.recover(request.rerun_id, missing_ok=True)).state
-    fork = _fork_request(request, first)
+    history, first = await reads.read(request.process_id, partial(_folded, runtime))
+    fork = _fork_request(request, _first_run(request, first))
+    known, start = await _rerun_now(runtime, request.rerun_id)
     error = None
     if known.seq > 0:
         _check_same(request, known, fork)
     if not (known.finished or known.lifecycle is Lifecycle.FAILED):
         begins = partial(forked_by, runtime, fork, history) if known.seq == 0 else None
         error = await _ended(runtime, request, run(opener.opening(_opening(runtime, request, begins))))
-    again = RecordedRun.of(await _history(runtime, request.rerun_id), runtime.reader.limits)
+    limits = runtime.reader.limits
+    again = await reads.read(request.rerun_id, lambda entries: RecordedRun.of(entries, limits), start=start)
     return Rerun(
         process_id=request.process_id, rerun_id=request.rerun_id, agent=request.agent.name, model=request.model,
         status=_status(again), result=_result(again), error=_error(again) or error, first_status=_status(first),
@@ -136,12 +143,25 @@ async def rerun(
     )  # fmt: skip
 
 
-async def _history(runtime: NodeRuntime, process_id: str) -> list[Logged]:
-    return [one async for one in runtime.recovery.entries(process_id)]
+def _folded(runtime: NodeRuntime, entries: list[Logged]) -> tuple[ReadHistory, RecordedRun]:
+    """Return a history with what its fold found, so that the fork needs no other fold."""
+    run = RecordedRun.of(entries, runtime.reader.limits, needs_agent=False)
+    return ReadHistory(entries, run.ended), run
 
 
-def _first_run(runtime: NodeRuntime, request: RerunRequest, history: list[Logged]) -> RecordedRun:
-    first = RecordedRun.of(history, runtime.reader.limits, needs_agent=False)
+async def _rerun_now(runtime: NodeRuntime, rerun_id: str) -> tuple[State, int]:
+    """Return the state of the rerun, and an offset below which it has no entry."""
+    key = named_process_key(rerun_id)
+    partition = partition_of(key, runtime.reader.partitions)
+    with suppress(TimeoutError):  # the recovery tells what is wrong
+        async with asyncio.timeout(runtime.settings.confirm_timeout_s):
+            if await runtime.tailer.is_absent(partition, key):
+                return new_state(), runtime.tailer.tail_from(partition, 0).position
+    found = await runtime.recovery.recover(rerun_id, missing_ok=True)
+    return found.state, 0 if found.known else found.report.log_end
+
+
+def _first_run(request: RerunRequest, first: RecordedRun) -> RecordedRun:
     if first.state.agent is None:
         raise Refused("no agent ran as the process: there is nothing to run again", process_id=request.process_id)
     if first.result_json is None and first.state.lifecycle is not Lifecycle.FAILED:

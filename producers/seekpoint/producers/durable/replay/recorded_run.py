@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,21 @@ from seekpoint.schemas.state.process_state import Draft, State
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
 
-__all__ = ["Admission", "RecordedRun", "applied", "numbered"]
+__all__ = ["ENDS", "Admission", "EndedCall", "RecordedRun", "applied", "numbered"]
+
+ENDS = frozenset(
+    {b.StepEnded, b.DecisionMade, b.Sampled, b.EffectSettled, b.TimerFired, b.GateResolved, b.Received, b.ChildEnded}
+)
+"""The entries that end a call, or an attempt of it."""
+
+
+class EndedCall(NamedTuple):
+    """A call as an entry about its end left it."""
+
+    seq: int
+    """The seq of that entry."""
+    key: str
+    call: Call
 
 
 class Admission:
@@ -41,11 +55,14 @@ class Admission:
         _check_begins(self.draft, entry)
         return advance(self.draft, offset, entry, self._limits) in _COUNTS
 
+    def applied(self, history: Iterable[Logged | Entry]) -> Iterator[Entry]:
+        """Fold ``history`` and yield its valid entries. Raise as ``admits`` does."""
+        return (entry for offset, entry in numbered(history) if self.admits(offset, entry))
+
 
 def applied(history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> Iterator[Entry]:
     """Return the valid entries of a process. Raise ``JournalGap`` if the beginning of the history is missing."""
-    admission = Admission(limits)
-    return (entry for offset, entry in numbered(history) if admission.admits(offset, entry))
+    return Admission(limits).applied(history)
 
 
 _COUNTS = frozenset({Verdict.APPLIED, Verdict.CLAIM_WON, Verdict.DELIVERED})
@@ -86,6 +103,8 @@ class RecordedRun(msgspec.Struct):
     failure: str | None
     """The class of the exception that ended the newest run, if nothing came after it."""
     entries: list[Entry]
+    ended: list[EndedCall]
+    """The ends of all calls in their order, also of calls that a rewind forgot."""
 
     @classmethod
     def of(
@@ -147,6 +166,7 @@ class _Reading:
         self._before_end: State | None = None
         self._failure: str | None = None
         self._entries: list[Entry] = []
+        self._ended: list[EndedCall] = []
 
     def take(self, offset: int, entry: Entry) -> bool:
         """Fold the next entry; return whether it is valid."""
@@ -161,6 +181,8 @@ class _Reading:
             self._kept = {key: call for key, call in self._kept.items() if turn_of(key) <= self._draft.turn}
         elif isinstance(body, b.Forked | b.Seeded):
             self._first_turn, self._first_frame = self._draft.turn, self._draft.turn_frame
+        elif type(body) in ENDS:
+            self._note_end(entry)
         self._note_failure(body)
         return True
 
@@ -168,6 +190,12 @@ class _Reading:
         if not isinstance(body, b.TurnEnded):
             return {}
         return dict(self._draft.calls.of_turn(body.number))
+
+    def _note_end(self, entry: Entry) -> None:
+        key = getattr(entry.body, "key", None)
+        call = None if key is None else self._draft.calls.get(key)
+        if key is not None and call is not None and entry.seq is not None:
+            self._ended.append(EndedCall(entry.seq, key, call))
 
     def _note_failure(self, body: b.Body) -> None:
         if isinstance(body, b.ErrorRecorded) and body.call is None:
@@ -189,5 +217,5 @@ class _Reading:
             )  # fmt: skip
         return RecordedRun(
             process_id, state, {**self._kept, **state.calls}, self._first_turn, self._first_frame,
-            self._draft.result_json if finished else None, self._failure, self._entries,
+            self._draft.result_json if finished else None, self._failure, self._entries, self._ended,
         )  # fmt: skip
