@@ -148,6 +148,7 @@ async def test_a_worker_without_a_partition_says_that_it_has_joined(
                 await asyncio.sleep(0.05)
         signal.raise_signal(signal.SIGTERM)
         await asyncio.wait_for(running, 20)
+        assert "Ctrl-C stops it" in told
 
 
 SLOW = """
