@@ -54,6 +54,30 @@ async def test_an_agent_runs_to_its_result(node: Node, log: MemoryLog) -> None:
     assert (state.finished, state.lifecycle, state.result) == (True, "stopped", {"paid": "pay done"})
 
 
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_without_an_input_the_code_gets_the_default_of_its_parameter(
+    node: Node, log: MemoryLog, is_plain: bool
+) -> None:
+    """It is recorded as the input, so that changed code does not change it; None is an input of its own."""
+    made: dict[str, Any] = {}
+    exec(f"{'' if is_plain else 'async '}def run(process, order={{'number': 1}}): return order", made)
+    run = agent("defaulting")(made["run"])
+    assert await node.run(run, "p") == await node.run(run, "q", new=True) == {"number": 1}
+    assert await node.run(run, "r", None) is None
+    assert await node.run(run, "p", {"number": 1}) == {"number": 1}
+    with pytest.raises(AgentMismatch):
+        await node.run(run, "p", None)
+    assert [of_kind(log, b.AgentStarted, one)[0].input for one in "pqr"] == ['{"number":1}', '{"number":1}', "null"]
+    called = run(None) if is_plain else await run(None)
+    assert called == {"number": 1}
+
+    @agent("plain")
+    async def without(process: Process, _: Any) -> Any:
+        return _
+
+    assert await node.run(without, "s") is None
+
+
 async def test_a_finished_process_answers_its_result_and_nothing_runs(node: Node, log: MemoryLog) -> None:
     """With the input it began with, or with none given."""
     world = World()

@@ -60,7 +60,8 @@ class Recorded(StrEnum):
 
 
 RECORDED: Final = Recorded.INPUT
-"""The default of ``input``: the input that the process began with; None for a process that has not begun."""
+"""The default of ``input``: the input that the process began with; for a process that has not begun, the default of
+the agent's parameter, or None."""
 
 
 async def run_agent(
@@ -287,10 +288,10 @@ class _Run(FrozenStruct, frozen=True):
 
     def _first_input(self, given: Any) -> b.Json:
         """Return the input of a process as which no agent has begun: what is given, or what was submitted."""
-        if given is not RECORDED:
-            return dump(given, self.durable.limits)
         submission = self.durable.written.submission
-        return "null" if submission is None else submission.input_json
+        if given is RECORDED and submission is not None:
+            return submission.input_json
+        return dump(self.agent.default_input if given is RECORDED else given, self.durable.limits)
 
     def _check(self, given: Any) -> None:
         """Check again after the claim: the former owner may have begun the process meanwhile."""

@@ -40,6 +40,7 @@ Run: TypeAlias = Callable[[Any, Any], Any]
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 _NAME_CHARACTERS_MAX = 200
+_NOT_GIVEN: Any = object()
 _NAMED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 
 
@@ -64,9 +65,9 @@ class Agent(Generic[InputT, OutputT]):
     schedule: Schedule | None = None
     """When workers submit runs of it by themselves; None: never."""
 
-    def __call__(self, process: Any, input: InputT = None) -> Any:  # type: ignore[assignment]  # the word users know
+    def __call__(self, process: Any, input: InputT = _NOT_GIVEN) -> Any:  # the word users know
         """Call the function itself: in a test, or from another agent of the same kind (async or plain)."""
-        return self.run(process, input)
+        return self.run(process, self.default_input if input is _NOT_GIVEN else input)
 
     @property
     def is_plain(self) -> bool:
@@ -81,12 +82,23 @@ class Agent(Generic[InputT, OutputT]):
     @property
     def needs_input(self) -> bool:
         """Whether its function's second parameter has no default, and a name that does not begin with ``_``."""
+        asked = self._input_parameter
+        return asked is not None and asked.default is asked.empty and not asked.name.startswith("_")
+
+    @property
+    def default_input(self) -> Any:
+        """The default of its function's second parameter; None if it has none."""
+        asked = self._input_parameter
+        return None if asked is None or asked.default is asked.empty else asked.default
+
+    @property
+    def _input_parameter(self) -> inspect.Parameter | None:
+        """The second parameter of its function; None if it has no such one, or tells nothing of itself."""
         try:
             parameters = [*inspect.signature(self.run).parameters.values()]
-        except (TypeError, ValueError):  # a callable that tells nothing of itself
-            return False
-        asked = parameters[1:2]
-        return any(one.default is one.empty and one.kind in _NAMED and not one.name.startswith("_") for one in asked)
+        except (TypeError, ValueError):
+            return None
+        return next((one for one in parameters[1:2] if one.kind in _NAMED), None)
 
 
 class _Decorator(Protocol):
