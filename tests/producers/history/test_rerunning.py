@@ -137,6 +137,8 @@ async def test_an_effect_is_never_made_again(outside: Outside) -> None:
         for found in (other, none):
             assert (found.status, str(found.error).partition(":")[0]) == ("failed", EffectRefused.__name__)
             assert not found.is_same_outcome
+            assert str(found.error).startswith("EffectRefused: a rerun makes no effects: this effect was not begun")
+            assert "fork p with effects=live" in str(found.error)
             assert (found.result, found.answers["choose:1"]["action"]) == (None, "pay"), "answered by the record"
         changed = await node.rerun(outside.triage(), "p", "changed", input=7)
         assert (changed.status, outside.ledger) == ("failed", [5])
