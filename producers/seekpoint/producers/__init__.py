@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.health.serve_health import HealthServer, serve_health
     from seekpoint.producers.history.comparing import ComparedCall, ProcessDiff
     from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.lineages import ProcessLineage
     from seekpoint.producers.history.many_reruns import ScoredRerun
     from seekpoint.producers.history.promoting import PromotePlan
     from seekpoint.producers.history.rerunning import Rerun
@@ -74,6 +75,7 @@ else:  # loaded at first use
             "Price": "seekpoint.producers.durable.decisions.prices",
             "Prices": "seekpoint.producers.durable.decisions.prices",
             "ProcessDiff": "seekpoint.producers.history.comparing",
+            "ProcessLineage": "seekpoint.producers.history.lineages",
             "PromotePlan": "seekpoint.producers.history.promoting",
             "Rate": "seekpoint.producers.durable.steps.rates",
             "Reconciled": "seekpoint.producers.durable.effects.connectors",
@@ -124,6 +126,7 @@ __all__ = [
     "Prices",
     "Process",
     "ProcessDiff",
+    "ProcessLineage",
     "ProcessShared",
     "PromotePlan",
     "Rate",

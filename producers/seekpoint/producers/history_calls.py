@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from decimal import Decimal
 from functools import partial
@@ -12,6 +13,7 @@ from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest, wait_for_death_s
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.agent import Agent
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.forks import ForkPlan
     from seekpoint.producers.history.history_points import HistoryPoint
     from seekpoint.producers.history.history_reads import HistoryReads
+    from seekpoint.producers.history.lineages import ProcessLineage
     from seekpoint.producers.history.many_reruns import ScoredRerun
     from seekpoint.producers.history.promoting import PromotePlan
     from seekpoint.producers.history.rerunning import Rerun, RerunRequest
     from seekpoint.producers.history.rewinding import RewindPlan
 
 __all__ = ["HistoryCalls"]
+
+logger = logging.getLogger("seekpoint.producers")
 
 
 class HistoryCalls:
@@ -136,21 +141,23 @@ class HistoryCalls:
         prefer: str | Mapping[str, str] | None = None,
         reason: str | None = None,
         actor: str | None = None,
+        take_over: bool = False,
         dry_run: bool = False,
     ) -> PromotePlan:
         """Merge what a fork did into the process it was forked from, as one entry. The fork stays.
 
         A part (a context value, the conversation, the calls) that only one side has changed since the fork is that
         side's. ``prefer`` resolves conflicts: ``fork`` or ``parent``, for all or by part (``{"calls": "fork"}``). No
-        effect is made again. ``dry_run`` only returns the plan.
+        effect is made again. ``take_over`` claims the parent though its owner looks alive. ``dry_run`` only returns
+        the plan.
 
         Raises ``MergeConflict``, ``EffectsStand`` if the parent made or undid effects that the fork has otherwise,
-        ``Refused`` for a process that is no fork, ``ProcessFinished``, ``UnknownProcess``, ``JournalGap``, and what
-        ``open`` raises.
+        ``ChildrenStand`` if children of the parent run that the fork does not have, ``Refused`` for a process that is
+        no fork, ``ProcessFinished``, ``UnknownProcess``, ``JournalGap``, and what ``open`` raises.
         """
         from seekpoint.producers.history.promoting import PromoteRequest, plan_promotion, promote
 
-        request = PromoteRequest(fork_id=fork_id, prefer=prefer, reason=reason, actor=actor)
+        request = PromoteRequest(fork_id=fork_id, prefer=prefer, reason=reason, actor=actor, take_over=take_over)
         if dry_run:
             return await plan_promotion(self._runtime, request)
         return await promote(self._runtime, self._opener, request)
@@ -279,5 +286,22 @@ class HistoryCalls:
         found: ProcessDiff = await self._runtime.in_thread(lambda: compare(one, other, one_seq, other_seq, limits))
         return found
 
+    async def lineage(self, process_id: str) -> ProcessLineage:
+        """Return where a process comes from and what comes from it: forks, reruns and children, in both directions.
+
+        As of now. It reads the summaries of all processes: from the view, and without one from checkpoints and the log.
+        Raises ``UnknownProcess``, and what a recovery raises.
+        """
+        from seekpoint.producers.history.lineages import find_lineage
+
+        named_process_key(process_id)
+        recoverer = self._runtime.recovery.blocking
+        found: ProcessLineage = await self._runtime.in_thread(lambda: find_lineage(recoverer, process_id, _log_no_view))
+        return found
+
     async def _is_known(self, process_id: str) -> bool:
         return (await self._runtime.recovery.recover(process_id, missing_ok=True)).known
+
+
+def _log_no_view(why: str) -> None:
+    logger.info("a lineage is read from checkpoints and the log: %s", why)

@@ -84,6 +84,7 @@ class SyncNode(_SyncMain):
         fork = blocking(_target.fork)
         rewind = blocking(_target.rewind)
         diff = blocking(_target.diff)
+        lineage = blocking(_target.lineage)
         plan_fork = blocking(_target.plan_fork)
         promote = blocking(_target.promote)
         rerun = blocking(_target.rerun)

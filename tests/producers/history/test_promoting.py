@@ -14,7 +14,15 @@ from folding import refold
 from seekpoint.producers import Effect, HistoryPoint, Node, Process, agent
 from seekpoint.schemas import Lifecycle, MemoryLog
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import EffectsStand, InvalidSetting, MergeConflict, OwnerAlive, ProcessFinished, Refused
+from seekpoint.schemas.errors import (
+    EffectsStand,
+    Fenced,
+    InvalidSetting,
+    MergeConflict,
+    OwnerAlive,
+    ProcessFinished,
+    Refused,
+)
 
 done: Counter[str] = Counter()
 
@@ -122,6 +130,20 @@ async def test_without_a_conflict_the_parent_gets_the_forks_content(
         await node.promote("fork")
         states = [(await node.recover(one)).state for one in ("parent", "fork")]
         assert states[0].content_hash == states[1].content_hash
+
+
+async def test_an_owner_that_looks_alive_is_fenced_only_where_that_is_asked_for() -> None:
+    async with Node.in_memory(log := MemoryLog()) as node, Node.in_memory(log, node_id="other") as other:
+        await written(node, "parent", a=1)
+        async with node.fork("parent", "fork") as fork:
+            await fork.update("a", 2)
+        process = await other.open("parent")
+        with pytest.raises(OwnerAlive):
+            await node.promote("fork")
+        await node.promote("fork", take_over=True)
+        with pytest.raises(Fenced):
+            await process.update("a", 3)
+        assert (await node.recover("parent")).state.context == {"a": 2}
 
 
 async def test_what_cannot_be_merged_is_refused() -> None:

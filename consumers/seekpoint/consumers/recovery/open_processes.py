@@ -11,27 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 
-from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
-from seekpoint.consumers.recovery.base_finder import view_problem
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.recovery_report import Recovered
+from seekpoint.consumers.recovery.view_summaries import NoViewError, keys_from, read_view
 from seekpoint.consumers.view.process_summary import Summary, is_open_process, summary_of
-from seekpoint.schemas.bodies.entry import process_key
-from seekpoint.schemas.errors import (
-    InvalidName,
-    JournalGap,
-    JournalMismatch,
-    LogTruncated,
-    NewerFormat,
-    ViewRefused,
-    ViewUnavailable,
-)
-from seekpoint.schemas.log.log_ports import Landmark, Watermarks
+from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.state.process_state import State
 
 __all__ = ["open_states", "recover_open"]
 
-_PAGE = 1_000
 _STATES_MAX = 2_000
 """How many states ``open_states`` recovers at once, if it knows which."""
 
@@ -92,47 +80,20 @@ def _open_keys(
     """Return the processes that may be open and wanted; None if nothing tells, so that all have to be read."""
     try:
         return _from_view(recoverer, partition, wants)
-    except _NoViewError as exc:
+    except NoViewError as exc:
         on_no_view(exc.why)
     return _from_checkpoints(recoverer, partition)
 
 
-class _NoViewError(Exception):
-    """The view of the partition cannot be used. ``why`` has the reason."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-
 def _from_view(recoverer: Recoverer, partition: int, wants: Callable[[Summary], bool]) -> Set[bytes]:
     """Return the open processes of the view's index that are wanted, and all with later entries."""
-    view = recoverer.base_finder.view
-    if view is None:
-        raise _NoViewError("the settings name no Redis")
     keys: set[bytes] = set()
-    first, after = None, b""
-    try:
-        while True:
-            meta, summaries = view.page(partition, after, b"", _PAGE, open_only=True)
-            first = first or meta
-            if first is None or meta is None or meta.token != first.token:
-                raise _NoViewError(f"partition {partition} has no view, or it is being rebuilt")
-            keys.update(one.process_id.encode() for one in summaries if wants(one))
-            if len(summaries) < _PAGE:
-                break
-            after = summaries[-1].process_id.encode()
-    except (ViewUnavailable, ViewRefused, JournalMismatch) as exc:
-        raise _NoViewError(exc.message) from exc
-    marks = recoverer.log.watermarks(partition)
-    problem = view_problem(first, recoverer.log.topic_id, marks)
-    if first.applied is None or problem is not None:
-        raise _NoViewError(f"the view of partition {partition} cannot be used: {problem}")
-    landmark = Landmark(first.applied, first.leader_epoch)
-    later = _keys_from(recoverer, partition, first.applied + 1, marks, landmark)
-    if later is None:
-        raise _NoViewError(f"the view of partition {partition} is not of this log")
-    return keys | later
+
+    def take(one: Summary) -> None:
+        if wants(one):
+            keys.add(one.process_id.encode())
+
+    return keys | read_view(recoverer, partition, take, open_only=True)
 
 
 def _from_checkpoints(recoverer: Recoverer, partition: int) -> Set[bytes] | None:
@@ -148,37 +109,5 @@ def _from_checkpoints(recoverer: Recoverer, partition: int) -> Set[bytes] | None
     if floor is None or floor.topic_id != recoverer.log.topic_id:
         return None
     marks = recoverer.log.watermarks(partition)
-    later = _keys_from(recoverer, partition, floor.offset, marks, floor.landmark, found.is_finished)
+    later = keys_from(recoverer, partition, floor.offset, marks, floor.landmark, found.is_finished)
     return None if later is None else found.keys | later
-
-
-def _keys_from(
-    recoverer: Recoverer,
-    partition: int,
-    start: int,
-    marks: Watermarks,
-    landmark: Landmark,
-    is_excluded: Callable[[bytes], bool] = lambda key: False,
-) -> Set[bytes] | None:
-    """Return the keys of the entries from ``start`` on; None if the log is not the one of ``landmark``."""
-    if not marks.low <= start <= marks.high:
-        return None
-    keys: set[bytes] = set()
-    first = None
-    try:
-        for batch in recoverer.log.read(partition, start, marks.high):
-            first = first or batch.first
-            keys.update(key for record in batch.records if (key := record.key) is not None and _is_valid(key))
-        refuse_truncated(recoverer.log, partition, (landmark,), first, marks)
-    except (JournalGap, LogTruncated):
-        return None
-    return {key for key in keys if not is_excluded(key)}
-
-
-def _is_valid(key: bytes) -> bool:
-    """Whether a process may have this key. Poison may have any key."""
-    try:
-        process_key(key.decode())
-    except (UnicodeDecodeError, InvalidName):
-        return False
-    return True

@@ -1,15 +1,18 @@
-"""The calls of a process, with those that a fork inherits from its parents. Pure."""
+"""The calls of a process, with those that it inherits from its parents and those of promoted forks. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from seekpoint.producers.durable.replay.call_records import CallRecord, CallTable, asked
+from seekpoint.producers.durable.replay.call_records import CallRecord, CallTable
+from seekpoint.producers.durable.replay.recorded_run import Admission
+from seekpoint.producers.history.content_parts import calls_in
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import JournalGap, UnknownProcess
 from seekpoint.schemas.state.calls import call_of
 
@@ -19,37 +22,81 @@ if TYPE_CHECKING:
 __all__ = ["calls_of"]
 
 
-def calls_of(read: Callable[[str], Sequence[Entry]], process_id: str) -> list[CallRecord]:
+class _Told(NamedTuple):
+    """An entry that tells something about the calls of a process."""
+
+    entry: Entry
+    began_in: str
+    """The process that wrote it."""
+    fact: str = "inherited_from"
+    """How a call that begins with it is marked, if another process wrote it."""
+
+
+def calls_of(
+    read: Callable[[str], Sequence[Entry]], process_id: str, limits: Limits = DEFAULT_LIMITS
+) -> list[CallRecord]:
     """Return every call in the order in which they began. ``read`` returns the applied entries of a process.
 
-    An inherited call has the fact ``inherited_from``, the process that began it, and that process's seq. A call that
-    was given another answer has the fact ``answered_by``: the process with that answer, or the fork that was promoted.
-    If the log has lost a parent's entries, its calls are missing.
+    An inherited call has the fact ``inherited_from``, the process that began it, and that process's seq; a call that a
+    promoted fork made has the fact ``promoted_from`` instead. A call that was given another answer has the fact
+    ``answered_by``: the process with that answer, or the fork that was promoted. If the log has lost a parent's
+    entries, or a fork's, its calls are missing.
     """
-    entries, began_in = _whole(read, process_id, None)
     table = CallTable()
-    for entry in entries:
-        table.take(entry)
-        _put_answers(table.found, entry)
-    for call, name in zip(table.found, began_in, strict=True):
-        if name != process_id:
-            call.facts["inherited_from"] = name
+    for told in _whole(read, process_id, None, limits):
+        known = len(table.found)
+        table.take(told.entry)
+        for call in table.found[known:]:
+            if told.began_in != process_id:
+                call.facts[told.fact] = told.began_in
+        _put_answers(table.found, told.entry)
     return table.found
 
 
 def _whole(
-    read: Callable[[str], Sequence[Entry]], process_id: str, stop_seq: int | None
-) -> tuple[list[Entry], list[str]]:
-    """Return the entries of the process up to a seq, behind those of its parents; and for each call who began it."""
-    own = [one for one in read(process_id) if stop_seq is None or one.seq is None or one.seq <= stop_seq]
+    read: Callable[[str], Sequence[Entry]], process_id: str, stop_seq: int | None, limits: Limits
+) -> Iterator[_Told]:
+    """Yield the entries of the process up to a seq, behind those of its parents."""
+    own = _entries(read, process_id, stop_seq)
     forked = next((one.body for one in own if isinstance(one.body, b.Forked)), None)
-    before: list[Entry] = []
-    began_in: list[str] = []
     if forked is not None:
         with suppress(JournalGap, UnknownProcess):
-            before, began_in = _whole(read, forked.parent_id, forked.parent_seq)
-    entries = [*before, *own]
-    return entries, began_in + [process_id] * (len(asked(entries)) - len(began_in))
+            for told in _whole(read, forked.parent_id, forked.parent_seq, limits):
+                yield told._replace(fact="inherited_from")
+    yield from _with_promoted(read, process_id, own, limits)
+
+
+def _entries(read: Callable[[str], Sequence[Entry]], process_id: str, stop_seq: int | None) -> list[Entry]:
+    return [one for one in read(process_id) if stop_seq is None or one.seq is None or one.seq <= stop_seq]
+
+
+def _with_promoted(
+    read: Callable[[str], Sequence[Entry]], process_id: str, own: Sequence[Entry], limits: Limits
+) -> Iterator[_Told]:
+    """Yield the entries of a process; before a promotion that took the calls of a fork, those of the fork."""
+    taken = _promotions_of_calls(own, limits)
+    for entry in own:
+        if (promoted := taken.get(entry.id)) is not None:
+            with suppress(JournalGap, UnknownProcess):
+                entries = _entries(read, promoted.fork_id, promoted.fork_seq)
+                for told in _with_promoted(read, promoted.fork_id, entries, limits):
+                    yield told._replace(fact="promoted_from")
+        yield _Told(entry, process_id)
+
+
+def _promotions_of_calls(own: Sequence[Entry], limits: Limits) -> dict[bytes, b.Promoted]:
+    """Return the promotions that took the fork's calls, by the ids of their entries."""
+    if not any(isinstance(one.body, b.Promoted) for one in own):
+        return {}
+    found, admission = {}, Admission(limits)
+    for offset, entry in enumerate(own):
+        body = entry.body
+        if isinstance(body, b.Promoted):
+            before = orjson.loads(admission.draft.snapshot().content_json())
+            if calls_in(before) != calls_in(orjson.loads(body.content)):
+                found[entry.id] = body
+        admission.admits(offset, entry)
+    return found
 
 
 def _put_answers(found: Sequence[CallRecord], entry: Entry) -> None:

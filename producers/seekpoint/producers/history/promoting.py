@@ -12,34 +12,35 @@ to undo, it goes on to owe itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from seekpoint.producers.history.content_parts import CALLS, changed_parts, part_of, take_part
 from seekpoint.producers.history.later_entries import entries_after
 from seekpoint.producers.opening import OpenRequest, end_restored_wait
 from seekpoint.producers.process import durable_side
+from seekpoint.producers.run_outcomes import is_over
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import EffectsStand, InvalidSetting, MergeConflict, ProcessFinished, Refused
+from seekpoint.schemas.errors import (
+    ChildrenStand,
+    EffectsStand,
+    InvalidSetting,
+    MergeConflict,
+    ProcessFinished,
+    Refused,
+)
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.calls import UNDO
-from seekpoint.schemas.state.process_state import FIELDS
-from seekpoint.schemas.state.state_table import Section
 
 if TYPE_CHECKING:
     from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.producers.opening import Opener
-    from seekpoint.schemas.state.process_state import Draft, State
+    from seekpoint.schemas.state.calls import Call
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["PromotePlan", "PromoteRequest", "plan_promotion", "promote"]
 
-CALLS, CONVERSATION, CONTEXT = "calls", "conversation", "context."
-"""The parts of a process's content. A context value is the part ``context.KEY``."""
 _SIDES = ("fork", "parent")
-_OF_CALLS = tuple(one.name for one in FIELDS.fields if one.restored and one.name not in ("values_json", "conversation"))
-
-
-_OTHERS = {"context", "conversation", *(image.key for _, image in FIELDS.images(Section.CONTENT))}
-"""The keys of content that do not belong to the calls; images are what a fork does not inherit."""
 
 
 class PromoteRequest(FrozenStruct, frozen=True, kw_only=True):
@@ -51,6 +52,8 @@ class PromoteRequest(FrozenStruct, frozen=True, kw_only=True):
     ``context.KEY``)."""
     reason: str | None = None
     actor: str | None = None
+    take_over: bool = False
+    """Whether to claim the parent though its owner looks alive."""
 
     def __post_init__(self) -> None:
         given = [self.prefer] if isinstance(self.prefer, str) else [*(self.prefer or {}).values()]
@@ -98,13 +101,14 @@ async def plan_promotion(runtime: NodeRuntime, request: PromoteRequest) -> Promo
 async def promote(runtime: NodeRuntime, opener: Opener, request: PromoteRequest) -> PromotePlan:
     """Write the merged content to the parent and release it; return what was done. The fork stays as it is.
 
-    Raises ``MergeConflict``, ``EffectsStand`` for effects that do not go together, ``Refused`` for a process that is no
-    fork, ``ProcessFinished``, and what ``Node.open`` raises: nobody may own the parent.
+    Raises ``MergeConflict``, ``EffectsStand`` for effects that do not go together, ``ChildrenStand`` for running
+    children that would have no record, ``Refused`` for a process that is no fork, ``ProcessFinished``, and what
+    ``Node.open`` raises: nobody may own the parent.
     """
     _check_resolved(await plan_promotion(runtime, request))
     parent_id = await _parent_of(runtime, request)
     opening = OpenRequest(
-        process_id=parent_id, cause=Cause(actor=request.actor), must_exist=True,
+        process_id=parent_id, take_over=request.take_over, cause=Cause(actor=request.actor), must_exist=True,
         refuse=lambda state: _refuse_finished(parent_id, state),
     )  # fmt: skip
     async with opener.opening(opening) as process:
@@ -150,9 +154,9 @@ async def _merged(runtime: NodeRuntime, request: PromoteRequest, parent_id: str,
     base_seq = fork.lineage.parent_seq or 0
     base = (await recover(parent_id, at_seq=base_seq)).state
     since = await runtime.in_thread(lambda: entries_after(runtime.reader, parent_id, base))
-    changed = {side: _changed(base, state) for side, state in (("fork", fork), ("parent", parent))}
+    changed = {side: changed_parts(base, state) for side, state in (("fork", fork), ("parent", parent))}
     both = changed["fork"] & changed["parent"]
-    both = {part for part in both if _part(fork, part) != _part(parent, part)}
+    both = {part for part in both if part_of(fork, part) != part_of(parent, part)}
     resolved = {part: side for part in sorted(both) if (side := request.side_of(part)) is not None}
     taken = (changed["fork"] - changed["parent"]) | {part for part, side in resolved.items() if side == "fork"}
     open_ = both - resolved.keys()
@@ -164,9 +168,10 @@ async def _merged(runtime: NodeRuntime, request: PromoteRequest, parent_id: str,
     )  # fmt: skip
     if CALLS in taken:
         _check_effects(parent_id, base, fork, parent)
+        await _check_children(runtime, parent_id, fork, parent)
     draft = parent.thaw()
     for part in taken:
-        _take(draft, fork, part)
+        take_part(draft, fork, part)
     return _Merge(plan, draft.freeze().content_json())
 
 
@@ -181,6 +186,22 @@ def _check_effects(parent_id: str, base: State, fork: State, parent: State) -> N
         )  # fmt: skip
 
 
+async def _check_children(runtime: NodeRuntime, parent_id: str, fork: State, parent: State) -> None:
+    """Raise ``ChildrenStand`` for children of the parent that run, and of which its calls would have no record."""
+    children = {key: call for key, call in parent.calls.items() if call.kind == "child" and call.status == "started"}
+    lost = [call.facts["child_id"] for key, call in children.items() if not _is_same_child(call, fork.calls.get(key))]
+    recovered = [(one, await runtime.recovery.recover(one, missing_ok=True, must_be_current=True)) for one in lost]
+    if running := [one for one, found in recovered if found.known and not is_over(found.state)]:
+        raise ChildrenStand(
+            "the parent has spawned children that the fork does not have", process_id=parent_id, children=running,
+            hint=f"let them end, or cancel them: seekpoint cancel {running[0]}; or fork the parent again",
+        )  # fmt: skip
+
+
+def _is_same_child(own: Call, other: Call | None) -> bool:
+    return other is not None and other.kind == "child" and other.facts["child_id"] == own.facts["child_id"]
+
+
 def _differs(key: str, base: State, fork: State, parent: State) -> bool:
     """Return whether an effect of the fork has another request or was undone in one of them, or is forgotten since."""
     own = parent.calls.get(key)
@@ -188,31 +209,3 @@ def _differs(key: str, base: State, fork: State, parent: State) -> bool:
         return key in base.calls and parent.forgotten.get(key, 0) > base.forgotten.get(key, 0)
     is_undone = UNDO + key in parent.calls
     return own.digest != fork.calls[key].digest or is_undone is not (UNDO + key in fork.calls)
-
-
-def _changed(base: State, state: State) -> set[str]:
-    """Return the parts that differ from the base."""
-    keys = {f"{CONTEXT}{key}" for key in {*base.values_json, *state.values_json}}
-    return {part for part in (*keys, CONVERSATION, CALLS) if _part(base, part) != _part(state, part)}
-
-
-def _part(state: State, part: str) -> Any:
-    if part == CONVERSATION:
-        return [*state.conversation.bodies()]
-    if part == CALLS:
-        return {key: value for key, value in FIELDS.content_of(state).items() if key not in _OTHERS}
-    return state.values_json.get(part.removeprefix(CONTEXT))
-
-
-def _take(draft: Draft, fork: State, part: str) -> None:
-    if part == CONVERSATION:
-        draft.conversation = fork.conversation
-    elif part == CALLS:
-        taken = fork.thaw()
-        for name in _OF_CALLS:
-            setattr(draft, name, getattr(taken, name))
-    else:
-        key = part.removeprefix(CONTEXT)
-        draft.values_json.pop(key, None)
-        if (text := fork.values_json.get(key)) is not None:
-            draft.values_json[key] = text

@@ -33,6 +33,7 @@
     │   ├── UnknownPoint         the process has no such point in its past
     │   ├── TierUnavailable      the requested recovery tier is not available
     │   ├── EffectsStand         effects followed an answer that is to be replaced
+    │   ├── ChildrenStand        children run of which a promotion would leave no record
     │   ├── MergeConflict        a fork and its parent have changed the same
     │   ├── EffectDuplicate      the same thing was done, or is being done, by another effect
     │   ├── EffectFailed         an effect did not happen, as a reconciler, a dispatcher or a person says
@@ -101,6 +102,7 @@ from seekpoint.schemas.errors.refused import (
     AgentMismatch,
     AlreadyOpen,
     Cancelled,
+    ChildrenStand,
     EffectDuplicate,
     EffectFailed,
     EffectsStand,
@@ -147,6 +149,7 @@ __all__ = [
     "Cancelled",
     "CheckpointDiffers",
     "CheckpointTimeout",
+    "ChildrenStand",
     "ClaimLost",
     "ClusterFailed",
     "ConfirmTimeout",

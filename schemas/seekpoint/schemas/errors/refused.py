@@ -32,6 +32,14 @@ class EffectsStand(Refused):
     keys: list[str] | None = None
 
 
+class ChildrenStand(Refused):
+    """A promotion would leave child processes of the parent (``children``) running, and its calls without a record of
+    them."""
+
+    hint = "let them end, or cancel them: seekpoint cancel CHILD_ID"
+    children: list[str] | None = None
+
+
 class MergeConflict(Refused):
     """A fork and its parent have both changed ``parts`` of the content since the fork."""
 

@@ -13,10 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from seekpoint.console.commands.processes.lineage import kin_of
-from seekpoint.consumers.view.process_summary import Summary
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.state.lifecycle import Lifecycle
 from shells import Shell
 
 AGENT = """
@@ -86,11 +83,17 @@ def test_a_fork_is_run_to_its_end_from_the_command_line(
     assert "succeeded, inherited" in shell("steps", "q").out
     assert "succeeded, answered" in shell("steps", "s").out
 
-    assert shell("fork", "s", "t", "--after", "choose:1").code == 0
+    assert shell("fork", "s", "t", "--after", "close:1").code == 0
     kin = shell("lineage", "s", "--json")
     assert [one["process_id"] for one in kin.json["parents"]] == ["p"], kin.err
-    assert "t (fork at seq" in shell("lineage", "p").out
+    assert [(one["process_id"], one["of"], one["depth"], one["status"]) for one in kin.json["descendants"]] == [
+        ("t", "s", 1, "running")
+    ]
+    tree = [line.split() for line in shell("lineage", "s").out.splitlines()]
+    assert tree == [["p", "(finished)"], ["s", "(finished)", "<"], ["t", "(fork", "at", "seq", "6,", "running)"]], tree
     assert {one["process_id"] for one in shell("lineage", "p", "--json").json["descendants"]} == {*"qrst"}
+    gone = shell("lineage", "nobody")
+    assert (gone.code, "no such process" in gone.err) == (1, True), gone.err
 
 
 @pytest.mark.cluster
@@ -136,25 +139,3 @@ def test_an_id_that_a_stopped_fork_has_claimed_is_free_again(
     kinds = [json.loads(line)["kind"] for line in shell("log", "q", "--json").out.splitlines()]
     assert kinds.count("claim") > 1
     assert Path("ledger.txt").read_text().split() == ["pay", "did-pay", "closed-pay"]
-
-
-def summary(process_id: str, **origin: object) -> Summary:
-    """Return a summary with nothing but its origin."""
-    return Summary(process_id=process_id, lifecycle=Lifecycle.RUNNING, offset=0, **origin)  # type: ignore[arg-type]
-
-
-def test_kin_are_found_in_both_directions() -> None:
-    """Forks of forks, children of forks, the parents up to the first; a parent that is gone is named all the same."""
-    all_of_them = [
-        summary("a", parent_id="gone", parent_seq=2), summary("b", parent_id="a", parent_seq=7),
-        summary("c", parent_id="b", parent_seq=1), summary("d", spawned_by="b"), summary("else"),
-    ]  # fmt: skip
-    parents, below = kin_of("b", all_of_them)
-    assert [(one["process_id"], one["relation"], one["seq"]) for one in parents] == [
-        ("gone", "fork", 2),
-        ("a", "fork", 7),
-    ]
-    found = [(one["process_id"], one["relation"], one["of"], one["depth"]) for one in below]
-    assert found == [("c", "fork", "b", 1), ("d", "child", "b", 1)]
-    assert [one["depth"] for one in kin_of("gone", all_of_them)[1]] == [1, 2, 3, 3]
-    assert kin_of("else", all_of_them) == ([], [])

@@ -24,6 +24,7 @@ def promote(
         list[str] | None,
         typer.Option("--prefer", metavar="[PART=]SIDE", help="Who wins a conflict, fork or parent; of all, or a part."),
     ] = None,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Even though the parent's owner looks alive.")] = False,
     reason: Reason = None,
     by: ActorName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be merged.")] = False,
@@ -34,7 +35,9 @@ def promote(
     sides = _sides(prefer or [])
     plan = with_node(
         target.reachable(),
-        lambda node: node.promote(fork_id, prefer=sides, reason=reason, actor=actor, dry_run=dry_run),
+        lambda node: node.promote(
+            fork_id, prefer=sides, reason=reason, actor=actor, take_over=take_over, dry_run=dry_run
+        ),
     )
     if json:
         from msgspec import to_builtins

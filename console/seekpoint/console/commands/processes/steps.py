@@ -43,11 +43,12 @@ def steps(
 ) -> None:
     """Show every call of a process's code, and what it cost.
 
-    Each row has input, output, attempts and time. Calls of earlier turns are included, and those that a fork inherits.
+    Each row has input, output, attempts and time. Calls of earlier turns are included, those that a fork inherits,
+    and those of a fork that was promoted.
     """
     from seekpoint.producers.history.inherited_calls import calls_of
 
-    found = calls_of(lambda name: entries_of(target, name), process_id)
+    found = calls_of(lambda name: entries_of(target, name), process_id, target.log.limits)
     if key is not None:
         found = _with_key(process_id, found, key)
     if json:
@@ -109,6 +110,8 @@ def _row(call: CallRecord) -> list[object]:
 def _status(call: CallRecord) -> str:
     if "answered_by" in call.facts:
         return f"{call.status}, answered"
+    if "promoted_from" in call.facts:
+        return f"{call.status}, promoted"
     return f"{call.status}, inherited" if "inherited_from" in call.facts else call.status
 
 

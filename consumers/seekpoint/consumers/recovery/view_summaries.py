@@ -1,0 +1,125 @@
+"""Summaries of the processes of a partition as of now: from the view and the entries that it has not applied yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+
+from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
+from seekpoint.consumers.recovery.base_finder import view_problem
+from seekpoint.consumers.recovery.recoverer import Recoverer
+from seekpoint.consumers.view.process_summary import Summary, summary_of
+from seekpoint.schemas.bodies.entry import process_key
+from seekpoint.schemas.errors import (
+    InvalidName,
+    JournalGap,
+    JournalMismatch,
+    LogTruncated,
+    ViewRefused,
+    ViewUnavailable,
+)
+from seekpoint.schemas.log.log_ports import Landmark, Watermarks
+
+__all__ = ["NoViewError", "keys_from", "read_view", "summaries"]
+
+_PAGE = 1_000
+
+
+class NoViewError(Exception):
+    """The view of the partition cannot be used. ``why`` has the reason."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def summaries(recoverer: Recoverer, partition: int, on_no_view: Callable[[str], object]) -> Iterator[Summary]:
+    """Yield the summaries of all processes of ``partition``, as of now, in no order. Blocks.
+
+    Without a usable view, ``on_no_view`` receives the reason; then all processes are recovered. Raises what a recovery
+    raises.
+    """
+    found: dict[bytes, Summary] = {}
+    try:
+        later = read_view(
+            recoverer, partition, lambda one: found.__setitem__(one.process_id.encode(), one), open_only=False
+        )
+    except NoViewError as exc:
+        on_no_view(exc.why)
+        states = recoverer.recover_partition(partition)
+    else:
+        yield from (one for key, one in found.items() if key not in later)
+        states = recoverer.recover_partition(partition, sorted(key.decode() for key in later)) if later else {}
+    for process_id in [*states]:
+        recovered = states.pop(process_id)
+        if recovered.known:
+            yield summary_of(partition, process_id.encode(), recovered.state)
+
+
+def read_view(
+    recoverer: Recoverer, partition: int, take: Callable[[Summary], object], *, open_only: bool
+) -> Set[bytes]:
+    """Give ``take`` each summary in the view; return the keys that have entries which the view has not applied.
+
+    ``open_only``: only unfinished processes. Raises ``NoViewError``, also after some were taken.
+    """
+    view = recoverer.base_finder.view
+    if view is None:
+        raise NoViewError("the settings name no Redis")
+    first, after = None, b""
+    try:
+        while True:
+            meta, page = view.page(partition, after, b"", _PAGE, open_only=open_only)
+            first = first or meta
+            if first is None:
+                hint = "a projector keeps it: seekpoint serve projector"
+                raise NoViewError(f"the view of partition {partition} cannot be used: there is none; {hint}")
+            if meta is None or meta.token != first.token:
+                raise NoViewError(f"the view of partition {partition} cannot be used: it is being rebuilt")
+            for one in page:
+                take(one)
+            if len(page) < _PAGE:
+                break
+            after = page[-1].process_id.encode()
+    except (ViewUnavailable, ViewRefused, JournalMismatch) as exc:
+        raise NoViewError(exc.message) from exc
+    marks = recoverer.log.watermarks(partition)
+    problem = view_problem(first, recoverer.log.topic_id, marks)
+    if first.applied is None or problem is not None:
+        raise NoViewError(f"the view of partition {partition} cannot be used: {problem}")
+    landmark = Landmark(first.applied, first.leader_epoch)
+    later = keys_from(recoverer, partition, first.applied + 1, marks, landmark)
+    if later is None:
+        raise NoViewError(f"the view of partition {partition} is not of this log")
+    return later
+
+
+def keys_from(
+    recoverer: Recoverer,
+    partition: int,
+    start: int,
+    marks: Watermarks,
+    landmark: Landmark,
+    is_excluded: Callable[[bytes], bool] = lambda key: False,
+) -> Set[bytes] | None:
+    """Return the keys of the entries from ``start`` on; None if the log is not the one of ``landmark``."""
+    if not marks.low <= start <= marks.high:
+        return None
+    keys: set[bytes] = set()
+    first = None
+    try:
+        for batch in recoverer.log.read(partition, start, marks.high):
+            first = first or batch.first
+            keys.update(key for record in batch.records if (key := record.key) is not None and _is_valid(key))
+        refuse_truncated(recoverer.log, partition, (landmark,), first, marks)
+    except (JournalGap, LogTruncated):
+        return None
+    return {key for key in keys if not is_excluded(key)}
+
+
+def _is_valid(key: bytes) -> bool:
+    """Whether a process may have this key. Poison may have any key."""
+    try:
+        process_key(key.decode())
+    except (UnicodeDecodeError, InvalidName):
+        return False
+    return True
