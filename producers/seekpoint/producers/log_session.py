@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.log.log_ports import LogReader
+    from seekpoint.schemas.state.budget_sums import Budget
     from seekpoint.schemas.state.lifecycle import Lifecycle
-    from seekpoint.schemas.state.process_budget import Budget
     from seekpoint.schemas.state.process_state import MailItem, State
 
 __all__ = ["AgentNode", "ChildRequest", "ChildRuns", "LogSession", "NodeServices"]

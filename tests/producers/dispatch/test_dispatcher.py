@@ -13,8 +13,8 @@ import pytest
 from open_processes import durable_side
 from outside_ledger import Ledger
 from seekpoint.producers import Node, Process
+from seekpoint.producers.dispatch.claimed_intent import Dispatch
 from seekpoint.producers.dispatch.dispatcher import Dispatcher
-from seekpoint.producers.dispatch.dispatches import Dispatch
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect

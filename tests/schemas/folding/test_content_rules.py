@@ -14,7 +14,8 @@ from seekpoint.schemas.errors import UnserializableValue
 from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_apply
 from seekpoint.schemas.state.lifecycle import TRANSITIONS, Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State, content_width, mailbox_width, new_state
-from seekpoint.schemas.values.json_values import dump, merge_patch
+from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.values.merge_patch import merge_patch
 
 
 def after(*bodies: b.Body, limits: Limits = DEFAULT_LIMITS) -> State:

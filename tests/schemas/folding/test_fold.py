@@ -16,8 +16,8 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_apply
+from seekpoint.schemas.state.budget_sums import Budget
 from seekpoint.schemas.state.calls import input_digest
-from seekpoint.schemas.state.process_budget import Budget
 from seekpoint.schemas.state.process_state import COUNTERS, FIELDS, Draft, State, content_width, new_state
 
 LIVED = (

@@ -23,7 +23,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.folds import UserFold, only
-from seekpoint.schemas.state.process_budget import Budget, amounts_in
+from seekpoint.schemas.state.budget_sums import Budget, amounts_in
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.json_values import check, dump, load
 from seekpoint.schemas.wire.codec import Codec, encode

@@ -15,7 +15,8 @@ from hypothesis import given
 
 from any_values import values
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord
-from seekpoint.schemas.values.json_values import check, digest, dump, load, merge_patch
+from seekpoint.schemas.values.json_values import check, digest, dump, load
+from seekpoint.schemas.values.merge_patch import merge_patch
 
 
 def same(left: Any, right: Any) -> bool:

@@ -9,7 +9,7 @@ from seekpoint.console.render.gate_rows import prompt_text
 from seekpoint.console.render.output import clean, emit_json, say
 from seekpoint.console.render.similar_ids import with_similar_ids
 from seekpoint.console.services.options import ActorName, AsJson, GateName, InAdvance, ProcessId, Reason
-from seekpoint.console.services.sender import send_and_confirm, user_name
+from seekpoint.console.services.send_and_confirm import send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

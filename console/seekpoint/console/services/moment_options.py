@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seekpoint.console.services.sender import parse_json
+from seekpoint.console.services.send_and_confirm import parse_json
 
 if TYPE_CHECKING:
     from seekpoint.producers.history.history_points import HistoryPoint

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import TypeAlias
 
 from seekpoint.consumers.log_reading.scan import entries_of
+from seekpoint.producers.dispatch.claimed_intent import Dispatch, DispatchClaim, Intent
 from seekpoint.producers.dispatch.dispatch_progress import DispatchProgress
-from seekpoint.producers.dispatch.dispatches import Dispatch, DispatchClaim, Intent
 from seekpoint.producers.durable.effects.connectors import Connectors, connectors
 from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_runs import check_effects_are_real

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.effects.effect_context import EffectContext
     from seekpoint.producers.durable.replay.write_buffer import WriteBuffer
     from seekpoint.producers.durable.waits.children import Children
+    from seekpoint.schemas.state.budget_sums import Budget
     from seekpoint.schemas.state.calls import Frame
     from seekpoint.schemas.state.lifecycle import Lifecycle
-    from seekpoint.schemas.state.process_budget import Budget
     from seekpoint.schemas.state.process_state import State
 
 __all__ = ["DurableCalls", "DurableProcess"]

@@ -16,7 +16,7 @@ from typing import Any
 from seekpoint.producers.history.rerunning import Rerun
 from seekpoint.schemas.errors import HandleLost, InvalidSetting, Retryable, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.state.process_budget import amount_of
+from seekpoint.schemas.state.budget_sums import amount_of
 from seekpoint.schemas.values.decimals import exact_sum, parse_decimal
 
 __all__ = ["RerunLimits", "ScoredRerun", "rerun_many"]

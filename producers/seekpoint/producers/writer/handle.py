@@ -33,9 +33,9 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.folding.fold import Verdict, advance, try_apply
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.state.budget_sums import Budget
 from seekpoint.schemas.state.calls import times_forgotten
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.process_budget import Budget
 from seekpoint.schemas.state.process_state import Draft, MailItem, State
 from seekpoint.schemas.wire.codec import encode, encode_within, is_entry
 

@@ -14,8 +14,8 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.charges import AMOUNT_ERRORS, charge, reserve
 from seekpoint.schemas.folding.content_rules import Misfit, too_big
+from seekpoint.schemas.state.budget_sums import Budget
 from seekpoint.schemas.state.calls import IN_DOUBT, Call, call_width
-from seekpoint.schemas.state.process_budget import Budget
 from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_values import size_of
 

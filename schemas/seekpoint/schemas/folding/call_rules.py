@@ -25,9 +25,9 @@ from seekpoint.schemas.folding.attempt_rules import (
 from seekpoint.schemas.folding.charges import AMOUNT_ERRORS
 from seekpoint.schemas.folding.content_rules import Misfit, Rule, too_big
 from seekpoint.schemas.folding.effect_rules import EFFECT_RULES
+from seekpoint.schemas.state.budget_sums import Budget, amount_of, amounts_in
 from seekpoint.schemas.state.calls import AgentRun, Call, call_width, write_digest, write_position
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.process_budget import Budget, amount_of, amounts_in
 from seekpoint.schemas.state.process_state import Draft, frame_of
 from seekpoint.schemas.state.state_values import encoded, size_of, text_width
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
+from seekpoint.schemas.state.budget_sums import Budget, amounts_in
 from seekpoint.schemas.state.calls import Call
-from seekpoint.schemas.state.process_budget import Budget, amounts_in
 from seekpoint.schemas.values.decimals import EXACT
 
 __all__ = ["AMOUNT_ERRORS", "charge", "reserve"]

@@ -22,7 +22,8 @@ from seekpoint.schemas.state.lifecycle import Lifecycle, may_follow
 from seekpoint.schemas.state.process_state import FIELDS, Draft, content_width, restore_content
 from seekpoint.schemas.state.state_parts import Failure, InvocationState, Lineage, RunFailures
 from seekpoint.schemas.state.state_values import member_width, size_of, text_width
-from seekpoint.schemas.values.json_values import check, dump, load, merge_patch
+from seekpoint.schemas.values.json_values import check, dump, load
+from seekpoint.schemas.values.merge_patch import merge_patch
 
 __all__ = [
     "CONTENT_RULES",

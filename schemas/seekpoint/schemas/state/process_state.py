@@ -19,12 +19,12 @@ from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folds import Folded, folded
 from seekpoint.schemas.state import state_json as form
+from seekpoint.schemas.state.budget_sums import Budget
 from seekpoint.schemas.state.call_table import Calls, CallsDraft
 from seekpoint.schemas.state.calls import AgentRun, Call, Frame, Obligation, input_digest
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.migrations import FOLD_VERSION, converted
-from seekpoint.schemas.state.process_budget import Budget
 from seekpoint.schemas.state.state_parts import (
     Degraded,
     Failure,

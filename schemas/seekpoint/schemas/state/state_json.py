@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.folds import Folded
+from seekpoint.schemas.state.budget_sums import Budget
 from seekpoint.schemas.state.call_table import Calls, CallsDraft
 from seekpoint.schemas.state.calls import UNSETTLED, AgentRun, Call, Frame, Obligation, call_of, call_row, calls_width
 from seekpoint.schemas.state.conversation import Conversation, Message, message_width
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.mask_shapes import CONTEXT, NAME_OF_LIMIT, PLAIN, Shape
 from seekpoint.schemas.state.mask_shapes import text as text_shape
-from seekpoint.schemas.state.process_budget import Budget
 from seekpoint.schemas.state.state_parts import (
     Degraded,
     Failure,

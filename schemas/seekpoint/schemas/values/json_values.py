@@ -28,7 +28,7 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord
 from seekpoint.schemas.values.tagged_json import DEPTH_MAX, from_tagged, to_tagged
 
-__all__ = ["check", "digest", "dump", "load", "merge_patch"]
+__all__ = ["check", "digest", "dump", "load"]
 
 _CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _SCALARS: Final = frozenset({str, int, bool, NoneType})
@@ -92,25 +92,6 @@ def check(text: str, limits: Limits = DEFAULT_LIMITS) -> None:
 def digest(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
     """Return the BLAKE2b-128 of the canonical text, in hex: 1, 1.0, True and "1" differ. Raises as ``dump`` does."""
     return blake2b(dump(value, limits).encode(), digest_size=16).hexdigest()
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """Apply an RFC 7386 merge patch to ``target``: dicts are merged, None removes a member, other values replace.
-
-    Neither argument is changed. The result shares the members that the patch does not touch.
-
-    >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"a": None, "b": {"c": 4}})
-    {'b': {'c': 4, 'd': 3}}
-    """
-    if type(patch) is not dict:
-        return patch
-    merged = dict(target) if type(target) is dict else {}
-    for key, item in patch.items():
-        if item is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), item)
-    return merged
 
 
 def _plain_items(value: Any, depth: int, items_max: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seekpoint.console.services.many_reruns import sampled
+from seekpoint.console.services.rerun_selection import sampled
 from seekpoint.schemas.config.settings import Settings
 from shells import Shell
 

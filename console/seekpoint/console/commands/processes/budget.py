@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.render.output import Column, emit_json, emit_table, say
-from seekpoint.console.services.sender import with_node
+from seekpoint.console.services.send_and_confirm import with_node
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
-    from seekpoint.schemas.state.process_budget import Budget
+    from seekpoint.schemas.state.budget_sums import Budget
 
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seekpoint.console.render.output import emit_json, say
-from seekpoint.console.services.sender import send_and_confirm, user_name
+from seekpoint.console.services.send_and_confirm import send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from seekpoint.console.render.output import Column, emit_json, emit_table, say
 from seekpoint.console.render.process_diffs import diff_rows, same_line
 from seekpoint.console.services.options import AsJson
-from seekpoint.console.services.sender import with_node
+from seekpoint.console.services.send_and_confirm import with_node
 from seekpoint.console.services.target import CommandTarget
 
 __all__ = ["diff"]

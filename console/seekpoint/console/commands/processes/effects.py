@@ -9,7 +9,7 @@ import typer
 
 from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say, warn
 from seekpoint.console.render.progress import ReadingProgress, watched
-from seekpoint.console.services.sender import parse_json, send_and_confirm, user_name
+from seekpoint.console.services.send_and_confirm import parse_json, send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

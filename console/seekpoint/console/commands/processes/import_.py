@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seekpoint.console.render.output import counted, emit_json, say
-from seekpoint.console.services.sender import with_node
+from seekpoint.console.services.send_and_confirm import with_node
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import typer
 
 from seekpoint.console.render.output import clean, emit, emit_json, say
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Reason
-from seekpoint.console.services.sender import user_name, with_node
+from seekpoint.console.services.send_and_confirm import user_name, with_node
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

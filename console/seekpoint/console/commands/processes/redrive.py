@@ -13,7 +13,7 @@ from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.client_calls import with_client
 from seekpoint.console.services.options import ActorName, AsJson, Reason, Since
 from seekpoint.console.services.process_scan import without_view
-from seekpoint.console.services.sender import user_name
+from seekpoint.console.services.send_and_confirm import user_name
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

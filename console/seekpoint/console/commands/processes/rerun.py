@@ -18,11 +18,11 @@ from seekpoint.console.services.chosen_agents import chosen_agents
 from seekpoint.console.services.completion import complete_process_ids
 from seekpoint.console.services.options import ActorName, AsJson, PriceFile, Reason, Since
 from seekpoint.console.services.price_file import prices_in
-from seekpoint.console.services.sender import parse_json, user_name, with_node
+from seekpoint.console.services.send_and_confirm import parse_json, user_name, with_node
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.many_reruns import ManyReruns
+    from seekpoint.console.services.rerun_selection import ManyReruns
     from seekpoint.producers import Agent, Node, Prices, Rerun, ScoredRerun
     from seekpoint.producers.history.forks import ForkPlan
 
@@ -117,7 +117,7 @@ def rerun(
         return _one(target, agents, process_id, new_id, known, how, ways, dry_run=dry_run, as_json=json)
     _refuse({"--input": input}, "many processes keep their inputs: name one process")
     from seekpoint.console.services.import_path import import_object
-    from seekpoint.console.services.many_reruns import ManyReruns
+    from seekpoint.console.services.rerun_selection import ManyReruns
 
     if len(agents) > 1:
         raise typer.BadParameter(f"name one of {', '.join(sorted(agents))}", param_hint="--agent")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seekpoint.console.render.output import clean, emit_json, say
 from seekpoint.console.services.answer_commands import unfinished_state
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Reason
-from seekpoint.console.services.sender import send_and_confirm, user_name
+from seekpoint.console.services.send_and_confirm import send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
 
 __all__ = ["resume"]

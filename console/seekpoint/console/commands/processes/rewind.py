@@ -10,7 +10,7 @@ from seekpoint.console.render.output import clean, counted, emit, emit_json, say
 from seekpoint.console.services.import_path import import_module_here
 from seekpoint.console.services.moment_options import answer_of, moment_of
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Reason
-from seekpoint.console.services.sender import user_name, with_node
+from seekpoint.console.services.send_and_confirm import user_name, with_node
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
 from seekpoint.console.services.client_calls import with_client
 from seekpoint.console.services.options import ActorName, AsJson
-from seekpoint.console.services.sender import user_name
+from seekpoint.console.services.send_and_confirm import user_name
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
-from seekpoint.console.services.sender import parse_json, user_name, with_node
+from seekpoint.console.services.send_and_confirm import parse_json, user_name, with_node
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

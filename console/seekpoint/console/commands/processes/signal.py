@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seekpoint.console.render.output import clean, say
-from seekpoint.console.services.sender import parse_json, send_and_confirm, user_name
+from seekpoint.console.services.send_and_confirm import parse_json, send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from seekpoint.console.render.output import clean, emit, emit_json, say
 from seekpoint.console.services.client_calls import plain_value, with_client
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId
-from seekpoint.console.services.sender import parse_json, user_name
+from seekpoint.console.services.send_and_confirm import parse_json, user_name
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.console.services.time_option import parse_time
 

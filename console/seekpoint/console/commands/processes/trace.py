@@ -29,7 +29,8 @@ def trace(
 
     Turns, invocations and calls are OpenTelemetry spans.
     """
-    from seekpoint.console.render.spans import send, spans_lines, trace_of
+    from seekpoint.console.render.otlp_trace import spans_lines, trace_of
+    from seekpoint.console.services.trace_collector import send
 
     document = trace_of(entries_of(target, process_id), target.settings.journal)
     spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"]

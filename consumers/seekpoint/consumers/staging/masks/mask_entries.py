@@ -17,9 +17,9 @@ from dataclasses import fields, replace
 from types import NoneType
 from typing import Any
 
+from seekpoint.consumers.staging.masks.mask_fields import constant_or_text, json_text, text_of, text_or_none
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.consumers.staging.masks.mask_states import StateMasks, context_of
-from seekpoint.consumers.staging.masks.mask_texts import constant_or_text, json_text, text_of, text_or_none
 from seekpoint.consumers.staging.masks.mask_values import Mask, dumped
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seekpoint.consumers.staging.masks.mask_texts import constant_or_text, json_text, text_of, text_or_none
+from seekpoint.consumers.staging.masks.mask_fields import constant_or_text, json_text, text_of, text_or_none
 from seekpoint.consumers.staging.masks.mask_values import DROPPED, Mask, dumped
 from seekpoint.schemas.state.mask_shapes import CONTEXT, PLAIN, Shape
 from seekpoint.schemas.state.process_state import FIELDS

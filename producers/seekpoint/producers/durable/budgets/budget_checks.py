@@ -22,8 +22,8 @@ from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.waits.gate_calls import open_gate
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting
+from seekpoint.schemas.state.budget_sums import DIMENSIONS, Budget, amounts_in
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.process_budget import DIMENSIONS, Budget, amounts_in
 from seekpoint.schemas.values.decimals import EXACT, exact_sum, plain_text
 from seekpoint.schemas.values.json_values import dump
 

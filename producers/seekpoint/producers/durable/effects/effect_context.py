@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.effects.business_keys import BusinessKeys
 from seekpoint.producers.durable.effects.connectors import Connectors, connectors
-from seekpoint.producers.durable.effects.external_outcome import OWNER
 from seekpoint.producers.durable.effects.key_holders import is_released
+from seekpoint.producers.durable.effects.verdict_matching import OWNER
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.folding.fold import SHARED_PREFIX

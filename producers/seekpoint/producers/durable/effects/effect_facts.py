@@ -11,7 +11,7 @@ from seekpoint.producers.durable.effects.business_keys import KeyHolder
 from seekpoint.producers.durable.effects.compensation_names import UNDO
 from seekpoint.producers.durable.effects.connectors import ATTEMPTS_MAX, Connector, Reconciled, accepts
 from seekpoint.producers.durable.effects.effect_resolution import Effect, EffectStatus, End, Situation, is_known_undone
-from seekpoint.producers.durable.effects.external_outcome import ExternalOutcome, external_outcome_for
+from seekpoint.producers.durable.effects.verdict_matching import ExternalOutcome, external_outcome_for
 from seekpoint.producers.durable.steps.retries import ONCE, Retry
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import Refused

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.call_results import Versioned
     from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.tail.followed_values import FollowedValue
+    from seekpoint.schemas.state.budget_sums import Budget
     from seekpoint.schemas.state.lifecycle import Lifecycle
-    from seekpoint.schemas.state.process_budget import Budget
     from seekpoint.schemas.state.process_state import MailItem, State
 
 __all__ = ["HistoryExhausted", "ReplayMatcher", "ReplayProcess", "ReplaySession"]

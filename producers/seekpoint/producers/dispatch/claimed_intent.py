@@ -23,7 +23,7 @@ from seekpoint.producers.durable.effects.effect_resolution import (
     decide,
     is_known_undone,
 )
-from seekpoint.producers.durable.effects.external_outcome import DISPATCHER
+from seekpoint.producers.durable.effects.verdict_matching import DISPATCHER
 from seekpoint.producers.durable.failures.recorded_failures import failure_text, mark_undone
 from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import Retry

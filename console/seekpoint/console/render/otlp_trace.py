@@ -17,14 +17,12 @@ from seekpoint.producers.durable.replay.scopes import BRANCH, parent_scope
 from seekpoint.producers.tracing.span_attributes import call_attributes, usage_attributes
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, id_text
-from seekpoint.schemas.errors import JournalUnavailable
 from seekpoint.schemas.state.calls import turn_of
 
-__all__ = ["send", "spans_lines", "trace_of"]
+__all__ = ["spans_lines", "trace_of"]
 
 _INTERNAL, _CLIENT = 1, 3
 _OK, _ERROR = 1, 2
-_TIMEOUT_S = 10.0
 
 Span = dict[str, Any]
 
@@ -35,26 +33,6 @@ def trace_of(entries: Sequence[Entry], journal: str) -> dict[str, Any]:
     resource = {"service.name": f"seekpoint/{journal}", "seekpoint.journal": journal}
     scope = {"scope": {"name": "seekpoint"}, "spans": spans}
     return {"resourceSpans": [{"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scope]}]}
-
-
-def send(url: str, document: Mapping[str, Any]) -> None:
-    """POST a trace to a collector. If ``url`` has no path, add ``/v1/traces``. Raises ``JournalUnavailable``."""
-    from urllib.error import URLError
-    from urllib.parse import urlsplit
-    from urllib.request import Request, urlopen
-
-    import orjson
-
-    whole = url if urlsplit(url).path not in ("", "/") else f"{url.rstrip('/')}/v1/traces"
-    if urlsplit(whole).scheme not in ("http", "https"):
-        raise JournalUnavailable("a collector's address begins with http:// or https://", url=url, hint="--otlp URL")
-    request = Request(whole, orjson.dumps(document), {"Content-Type": "application/json"})
-    try:
-        urlopen(request, timeout=_TIMEOUT_S).close()
-    except (URLError, OSError, ValueError) as exc:
-        raise JournalUnavailable(
-            f"the collector did not take the trace: {exc}", url=whole, hint="check --otlp"
-        ) from exc
 
 
 def spans_lines(spans: Sequence[Span]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.process_query import ProcessQuery
-from seekpoint.console.services.sender import with_node
+from seekpoint.console.services.send_and_confirm import with_node
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.decimals import sum_of_texts
 
