@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import orjson
@@ -81,18 +81,8 @@ class Checkpoint(FrozenStruct, frozen=True, kw_only=True):
 
     def head_at(self, position: int) -> CheckpointHead:
         """Return the head of this checkpoint, which is the record at ``position``."""
-        return CheckpointHead(self.offset, position, self.leader_epoch, self.digest, self.is_finished)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the state is of a finished process; False for a state that does not have its hash."""
-        if b'"finished":true' not in self.state:
-            return False
-        try:
-            found = _FINISHED.decode(self.state).ownership.finished
-        except msgspec.DecodeError:
-            return False
-        return found and _digest(self.state) == self.digest
+        is_finished = _is_finished(self.state, self.digest)
+        return CheckpointHead(self.offset, position, self.leader_epoch, self.digest, is_finished)
 
     def to_bytes(self) -> bytes:
         """Encode the record's value: a line of JSON, a newline, the state's bytes.
@@ -116,25 +106,19 @@ class Checkpoint(FrozenStruct, frozen=True, kw_only=True):
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint:
         """Decode a checkpoint, but not its state. Raises ``NewerFormat``, and ``JournalMismatch`` if it is none."""
-        try:
-            line, _, state = data.partition(b"\n")
-            head = orjson.loads(line)
-            if head["format"] > _FORMAT:
-                raise NewerFormat("a checkpoint of a newer format", found=head["format"], known=_FORMAT)
-            return cls(
-                process_id=str(head["process_id"]),
-                partition=int(head["partition"]),
-                offset=int(head["offset"]),
-                leader_epoch=int(head["leader_epoch"]),
-                topic_id=str(head["topic_id"]),
-                seq=int(head["seq"]),
-                epoch=int(head["epoch"]),
-                fold_version=int(head["fold_version"]),
-                state=state,
-                digest=str(head["digest"]),
-            )
-        except (LookupError, TypeError, ValueError, AttributeError) as exc:
-            raise JournalMismatch("the bytes are no checkpoint", cause=repr(exc)) from exc
+        line, state = _parts_of(data)
+        return cls(
+            process_id=line.process_id,
+            partition=line.partition,
+            offset=line.offset,
+            leader_epoch=line.leader_epoch,
+            topic_id=line.topic_id,
+            seq=line.seq,
+            epoch=line.epoch,
+            fold_version=line.fold_version,
+            state=state,
+            digest=line.digest,
+        )
 
     def verified(self, process_id: str, topic_id: str) -> State:
         """Return the state. Raises ``JournalMismatch`` if it cannot be used, ``NewerFormat`` of a newer fold."""
@@ -198,8 +182,8 @@ def seek_point(checkpoint_offset: int | None, floor: int) -> int:
     return floor if checkpoint_offset is None else max(checkpoint_offset + 1, floor)
 
 
-class CheckpointHead(FrozenStruct, frozen=True):
-    """A checkpoint without its state: what is kept in memory of it."""
+class CheckpointHead(FrozenStruct, frozen=True, gc=False):
+    """A checkpoint without its state: what is kept in memory of it, a million times in a large journal."""
 
     offset: int
     """The journal offset of its state."""
@@ -210,7 +194,13 @@ class CheckpointHead(FrozenStruct, frozen=True):
     digest: str = ""
     """The digest of its state, to compare other copies of the state with."""
     is_finished: bool = False
-    """Whether its process has finished."""
+    """Whether its process has finished; False for a state that does not have its hash."""
+
+    @classmethod
+    def from_bytes(cls, data: bytes, position: int) -> CheckpointHead:
+        """Decode the head of the checkpoint in the record at ``position``. Raises as ``Checkpoint.from_bytes``."""
+        line, state = _parts_of(data)
+        return cls(line.offset, position, line.leader_epoch, line.digest, _is_finished(state, line.digest))
 
     @property
     def landmark(self) -> Landmark:
@@ -232,7 +222,7 @@ class PartitionHeads(msgspec.Struct):
         elif key == FLOOR_KEY:
             self.floor = Floor.from_bytes(value)
         else:
-            self.heads[key] = Checkpoint.from_bytes(value).head_at(position)
+            self.heads[key] = CheckpointHead.from_bytes(value, position)
 
 
 class CheckpointReader(Protocol):
@@ -261,6 +251,50 @@ def read_heads(reader: CheckpointReader, partition: int, known: PartitionHeads |
     return found
 
 
+class _Line(msgspec.Struct, gc=False):
+    """The first line of a record."""
+
+    format: int
+    process_id: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    topic_id: str
+    seq: int
+    epoch: int
+    fold_version: int
+    digest: str
+
+
+_LINE = msgspec.json.Decoder(_Line)
+_FORMAT_ALONE = msgspec.json.Decoder(dict[str, Any])
+
+
+def _parts_of(data: bytes) -> tuple[_Line, bytes]:
+    """Return the first line and the state. Raises ``NewerFormat``, and ``JournalMismatch`` for other bytes."""
+    text, _, state = data.partition(b"\n")
+    try:
+        line = _LINE.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        found = _format_in(text)
+        if found <= _FORMAT:
+            raise JournalMismatch("the bytes are no checkpoint", cause=repr(exc)[:200]) from exc
+    else:
+        found = line.format
+    if found > _FORMAT:
+        raise NewerFormat("a checkpoint of a newer format", found=found, known=_FORMAT)
+    return line, state
+
+
+def _format_in(text: bytes) -> int:
+    """Return the format that a line names, which may lack what this format has; 0 if it names none."""
+    try:
+        found = _FORMAT_ALONE.decode(text).get("format")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0
+    return found if type(found) is int else 0
+
+
 class _Ownership(msgspec.Struct):
     finished: bool = False
 
@@ -272,6 +306,17 @@ class _FinishedFlag(msgspec.Struct):
 
 
 _FINISHED = msgspec.json.Decoder(_FinishedFlag)
+
+
+def _is_finished(state: bytes, digest: str) -> bool:
+    """Return whether ``state`` is of a finished process, and has its hash."""
+    if b'"finished":true' not in state:
+        return False
+    try:
+        found = _FINISHED.decode(state).ownership.finished
+    except msgspec.DecodeError:
+        return False
+    return found and _digest(state) == digest
 
 
 def digest_of(state: State) -> str:
