@@ -8,9 +8,10 @@ from entry_examples import an_id, claim, external, own
 from folding import FINISHED, GAPPED, MISFITTED, OWNED, RELEASED, SIGNAL, counted, folded, verdict
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
-from seekpoint.schemas.folding.fold import Verdict, advance, fold
+from seekpoint.schemas.folding.fold import Verdict, advance, advance_owner_entry, fold
 from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.state.state_parts import Degraded
+from seekpoint.schemas.wire.codec import Codec, encode
 
 
 def test_an_entry_at_or_below_the_offset_is_skipped() -> None:
@@ -215,3 +216,23 @@ def test_healing_a_gap_does_not_heal_a_misfit() -> None:
 def test_a_released_process_cannot_have_a_gap() -> None:
     """After a release every entry of the owner is stale, and there is no present owner to heal a gap."""
     assert folded(own(9), start=RELEASED).degraded is None
+
+
+@pytest.mark.parametrize("start", [OWNED, GAPPED, MISFITTED, RELEASED, FINISHED], ids=lambda state: str(state.degraded))
+@pytest.mark.parametrize("seq", [-100, -1, 0, 1, 2, 3, 4, 5, 6, 7, 63, 64, 100, 8_191, 8_192])
+@pytest.mark.parametrize(
+    "body", [b.MessageSaid("user", "x" * 100), b.LifecycleChanged("stopped")], ids=["fits", "may not"]
+)
+def test_both_ways_of_folding_an_owners_entry_agree(start: State, seq: int, body: b.Body) -> None:
+    """``advance_owner_entry`` is the quick way of readers of many entries; what it leaves is unchanged."""
+    entry = own(seq, body)
+    owned = Codec().decode_owner_entry(encode(entry), entry.process_id.encode())
+    quick, usual = start.thaw(), start.thaw()
+    expected = advance(usual, start.offset + 1, entry)
+    found = None if owned is None else advance_owner_entry(quick, start.offset + 1, owned)
+    if found is None:
+        assert quick.freeze() == start
+        return
+    quick.updated_us = usual.updated_us  # the caller's
+    assert found is expected
+    assert quick.freeze() == usual.freeze()

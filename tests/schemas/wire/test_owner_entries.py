@@ -18,7 +18,7 @@ OWNED = st.builds(
     Entry,
     id=IDS,
     process_id=st.just("case-17"),
-    seq=st.integers(0, 1 << 26),
+    seq=st.integers(0, 1 << 26) | st.integers(-(1 << 14), 1 << 14),
     epoch=st.integers(0, 63),
     claim_id=IDS,
     prev_offset=st.none() | st.integers(0, 1 << 54),

@@ -23,18 +23,23 @@ CheckJson: TypeAlias = Callable[[Any, Limits], None]
 
 _TEXT = """
 size = data[at]
-if size & 0x81:
-    size, at = get_long(data, at)
-    end = at + size
-else:
+if not size & 0x81:
     at += 1
     end = at + (size >> 1)
+elif not size & 1 and data[at + 1] < 0x80:
+    size = (size & 0x7F) >> 1 | data[at + 1] << 6
+    at += 2
+    end = at + size
+else:
+    size, at = get_long(data, at)
+    end = at + size
 if not at <= end <= len(data):
     raise ValueError("a text is longer than its record")
 its_{name} = data[at:end].decode()
 at = end
 """
-"""0x81: one of these bits is set in the first byte of a number that is negative or longer than one byte."""
+"""0x81: one of these bits is set in the first byte of a number that is negative or longer than one byte. Lengths of one
+and of two bytes, which nearly all texts have, are read inline."""
 
 _NUMBER = """
 its_{name} = data[at]

@@ -149,10 +149,11 @@ class Codec:
             if found is None:
                 return None
             raw, epochs, claim_id, encoded_ts, branches = found.groups()
-            seq = get_long(raw, 0)[0]
-            epoch, branch = epochs[0], branches[0]
+            low, epoch, branch = raw[0], epochs[0], branches[0]
             if (epoch | branch) & 1:
                 return None
+            is_short = len(raw) == 2 and not low & 1
+            seq = (low & 0x7F) >> 1 | raw[1] << 6 if is_short else get_long(raw, 0)[0]
             body = _READERS[branch >> 1](data, found.end(), limits)
         except (ValueError, IndexError, LimitExceeded, InvalidName, UndecodableRecord):
             return None
