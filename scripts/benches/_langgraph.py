@@ -1,14 +1,23 @@
-"""LangGraph with its SQLite saver, as far as ``steps.py`` measures it: a chain of nodes, a checkpoint behind each."""
+"""LangGraph with its SQLite saver, for ``steps.py``: a chain of nodes, with a checkpoint behind each.
+
+As a program it prints what ``_rival_program.py`` says. Each commit is synchronised with the disk.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypedDict
 
-__all__ = ["step_ms"]
+from _rival_program import STEPS, rival_program, seconds_at_once
+
+__all__ = ["run_seconds", "step_ms"]
 
 
 class Count(TypedDict):
@@ -18,16 +27,30 @@ class Count(TypedDict):
 
 
 async def step_ms(path: Path, steps: int) -> list[float]:
-    """Milliseconds of each step: one node that runs and its checkpoint, as the saver comes (WAL, synchronous).
+    """Milliseconds of each step: one node that runs, and its checkpoint.
 
     ``ImportError`` where ``langgraph`` or ``langgraph-checkpoint-sqlite`` is not installed.
     """
+    taken: list[float] = []
+    async with _graph(path, steps, lambda: taken.append(time.perf_counter())) as run:
+        await run("case")
+    return [(late - early) * 1000 for early, late in pairwise(taken[50:])]
+
+
+async def run_seconds(path: Path, runs: int) -> float:
+    """Seconds of so many runs of three steps, 50 at once."""
+    async with _graph(path, STEPS, lambda: None) as run:
+        return await seconds_at_once(run, runs)
+
+
+@asynccontextmanager
+async def _graph(path: Path, steps: int, at_step: Any) -> AsyncIterator[Any]:
+    """Give a function that runs a thread of so many steps, by its name."""
     graphs: Any = import_module("langgraph.graph")
     savers: Any = import_module("langgraph.checkpoint.sqlite.aio")
-    taken: list[float] = []
 
     async def node(state: Count) -> dict[str, Any]:
-        taken.append(time.perf_counter())
+        at_step()
         return {"count": state["count"] + 1}
 
     def following(state: Count) -> str:
@@ -38,7 +61,15 @@ async def step_ms(path: Path, steps: int) -> list[float]:
     graph.add_edge(graphs.START, "node")
     graph.add_conditional_edges("node", following, ["node", graphs.END])
     async with savers.AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+        await saver.conn.execute("PRAGMA synchronous = FULL")
         compiled = graph.compile(checkpointer=saver)
-        config: Any = {"configurable": {"thread_id": "case"}, "recursion_limit": steps + 10}
-        await compiled.ainvoke({"count": 0}, config, durability="sync")
-    return [(late - early) * 1000 for early, late in pairwise(taken[50:])]
+
+        async def run(name: str) -> None:
+            config: Any = {"configurable": {"thread_id": name}, "recursion_limit": steps + 10}
+            await compiled.ainvoke({"count": 0}, config, durability="sync")
+
+        yield run
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(rival_program(step_ms, run_seconds)))

@@ -1,5 +1,7 @@
 """Durable steps: one after the other, short runs at once, remembered ones replayed, and a hundred thousand in turns.
 
+``--log sqlite`` measures the embedded log instead of Kafka (``_file_steps.py``).
+
 fsync on, beside a raw idempotent producer's acknowledged record and, where its packages are installed, LangGraph's
 SQLite saver (one node a step, a checkpoint each), all in the same run. The turns run without fsync: what counts there
 is that the last steps cost what the first ones did.
@@ -15,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from _file_steps import measure_files
 from _langgraph import step_ms
 from _table import Table, arguments, p50, p99, progress, times_raw
 from append import Raw, RawThroughAsyncio, in_turn, journal
@@ -38,10 +41,16 @@ async def main() -> int:
     """Run it."""
     parser = arguments(__doc__)
     parser.add_argument("--only", choices=("serial", "runs", "replay", "turns"), help="one part of it")
+    parser.add_argument("--log", choices=("kafka", "sqlite"), default="kafka", help="where the journal lies")
+    parser.add_argument("--rivals", default=sys.executable, help="the Python that has LangGraph and DBOS")
+    parser.add_argument("--folder", help="where the files of --log sqlite lie")
     options = parser.parse_args()
     parts = {"serial": serial, "runs": runs, "replay": replay, "turns": turns}
     logging.getLogger("seekpoint").setLevel(logging.ERROR)
     table = Table("steps")
+    if options.log == "sqlite":
+        await measure_files(table, options.rivals, options.folder, options.only)
+        return table.finish(json=options.json)
     async with LocalCluster(brokers=1) as cluster:
         for name, part in parts.items():
             if options.only in (None, name):

@@ -42,6 +42,17 @@ def test_a_commit_is_on_the_disk(open_file: OpenFile) -> None:
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
+def test_only_the_writes_that_may_be_lost_are_not_synchronised(open_file: OpenFile) -> None:
+    """Those before and after one of them are."""
+    file = open_file()
+
+    def mode(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA synchronous").fetchone()[0])
+
+    found = [file.write(mode, is_durable=is_durable) for is_durable in (True, False, False, True, True)]
+    assert found == [2, 1, 1, 2, 2]
+
+
 def test_a_file_that_is_missing_is_not_made_by_a_reader(open_file: OpenFile, tmp_path: Path) -> None:
     """A misspelt name must not become an empty journal."""
     with pytest.raises(JournalUnavailable, match="no such file"):

@@ -18,13 +18,14 @@ from typing import TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from seekpoint.consumers.sqlite.wal_room import WalRoom
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, NewerFormat, SeekpointError
 from seekpoint.schemas.log.manifest import FORMAT, Manifest, schema_key
 from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT, schema_json
 
-__all__ = ["Changes", "SqliteFile", "place_of"]
+__all__ = ["OFFSET_BITS", "Changes", "SqliteFile", "place_of"]
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ CREATE INDEX processes_by_offset ON processes (partition, at);
 CREATE INDEX open_processes ON processes (partition, key) WHERE is_open = 1;
 CREATE TABLE commits (team TEXT, partition INTEGER, done INTEGER NOT NULL, PRIMARY KEY (team, partition));
 """
-_OFFSET_BITS = 40
+OFFSET_BITS = 40
 _BUSY_PAUSE_S = 0.0003
 """A writer that finds another one at work looks again after this time. A commit takes about as long."""
 _BUSY_MAX_S = 30.0
@@ -111,6 +112,8 @@ class SqliteFile:
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
+        self._writer_is_durable = True
+        self._room = WalRoom(path)
         self._manifest: Manifest | None = None
         self._is_closed = False
 
@@ -157,9 +160,11 @@ class SqliteFile:
         with self.changes.writing, self.translating():
             if self._writer is None:
                 self._check_open()
-                self._writer = self._connect()
-            self._writer.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
-            result = _transaction(self._writer, work)
+                self._writer, self._writer_is_durable = self._connect(), True
+            if is_durable != self._writer_is_durable:
+                self._writer.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+                self._writer_is_durable = is_durable
+            result = _transaction(self._writer, work, self._room.make)
         if is_durable:
             self.changes.note()
         return result
@@ -280,14 +285,18 @@ def place_of(partition: int, offset: int) -> int:
     >>> divmod(place_of(3, 17), 1 << 40)
     (3, 17)
     """
-    return (partition << _OFFSET_BITS) | offset
+    return (partition << OFFSET_BITS) | offset
 
 
-def _transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    """Do ``work`` between BEGIN and COMMIT. Nothing of it remains if it raises."""
+def _transaction(
+    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], at_end: Callable[[], None] | None = None
+) -> T:
+    """Do ``work``, then ``at_end``, between BEGIN and COMMIT. Nothing of it remains if it raises."""
     _begin(connection)
     try:
         result = work(connection)
+        if at_end is not None:
+            at_end()
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -13,9 +13,10 @@ __all__ = ["marks_of"]
 def marks_of(connection: sqlite3.Connection, topic: str, partition: int) -> Watermarks:
     """Return the first and the next offset of a partition."""
     first, end = place_of(partition, 0), place_of(partition + 1, 0)
-    row = connection.execute("SELECT low FROM trimmed WHERE topic = ? AND partition = ?", (topic, partition)).fetchone()
-    low: int = 0 if row is None else row[0]
-    newest = connection.execute(
-        f"SELECT place FROM {topic} WHERE place >= ? AND place < ? ORDER BY place DESC LIMIT 1", (first, end)
+    low, newest = connection.execute(
+        f"SELECT (SELECT low FROM trimmed WHERE topic = ? AND partition = ?),"
+        f" (SELECT place FROM {topic} WHERE place >= ? AND place < ? ORDER BY place DESC LIMIT 1)",
+        (topic, partition, first, end),
     ).fetchone()
-    return Watermarks(low, low if newest is None else newest[0] - first + 1)
+    low = low or 0
+    return Watermarks(low, low if newest is None else newest - first + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 
-from seekpoint.consumers.sqlite.sqlite_file import SqliteFile, place_of
+from seekpoint.consumers.sqlite.sqlite_file import OFFSET_BITS, SqliteFile, place_of
 from seekpoint.consumers.sqlite.sqlite_marks import marks_of
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
@@ -19,6 +19,10 @@ __all__ = ["SqliteTail"]
 
 _BATCH = 500
 _BUSY_LOOK_S, _IDLE_LOOK_S = 0.002, 0.01
+_CHECK_S = 0.5
+"""How often the tail looks whether a partition without new records still ends where it was read to."""
+_PARTS_MAX = 100
+"""How many partitions one statement reads; SQLite takes 500."""
 _BUSY_S = 2.0
 """How long after a record the tail looks often."""
 
@@ -34,12 +38,15 @@ class SqliteTail:
         self._connection: sqlite3.Connection | None = None
         self._seen = (-1, -1)
         """The counts of changes that were looked at: of this program, and of others."""
-        self._came_at_s = 0.0
+        self._came_at_s = self._checked_at_s = 0.0
+        self._owes_check = False
+        """Whether the file changed since the last check of the ends."""
 
     def begin(self, partition: int, position: int) -> None:
         """Follow ``partition`` from ``position`` on."""
         self._positions[partition] = position
         self._seen = (-1, -1)
+        self._checked_at_s = 0.0
 
     def end(self, partition: int) -> None:
         """Stop following ``partition``."""
@@ -79,7 +86,7 @@ class SqliteTail:
                     self._connection = self._file.new_connection()
                 (others,) = self._connection.execute("PRAGMA data_version").fetchone()
                 now = (self._file.changes.count, others)
-                if now == self._seen:
+                if now == self._seen and not (self._owes_check and self._is_check_due()):
                     return []
                 found = self._read_new(self._connection)
         except SeekpointError:  # the caller reads the partitions itself and gets the error
@@ -93,35 +100,58 @@ class SqliteTail:
         return found
 
     def _read_new(self, connection: sqlite3.Connection) -> list[TailBatch]:
+        """Return a batch for each partition that has new records, or that cannot be read on."""
+        is_checked = self._is_check_due()
+        if is_checked:
+            self._checked_at_s = time.monotonic()
+        self._owes_check = not is_checked
         found = []
-        for partition, position in list(self._positions.items()):
-            batch = self._read(connection, partition, position)
-            if batch is None:
-                continue
-            if batch.broken:
+        for partition, rows in self._new_rows(connection).items():
+            position = self._positions[partition]
+            base = place_of(partition, 0)
+            if rows and rows[0][0] == base + position:
+                found.append(_batch(partition, base, rows))
+                self._positions[partition] = found[-1].next_offset
+            elif rows or (is_checked and marks_of(connection, self._topic, partition).high != position):
                 del self._positions[partition]
-            else:
-                self._positions[partition] = batch.next_offset
-            found.append(batch)
+                found.append(TailBatch(partition, (), _no_record, position, broken=True))
         return found
 
-    def _read(self, connection: sqlite3.Connection, partition: int, position: int) -> TailBatch | None:
-        """Return the records from ``position`` on; None if there are none, a broken batch if they cannot be there."""
-        base = place_of(partition, 0)
-        rows = connection.execute(
-            f"SELECT place, timestamp_ms, key, value FROM {self._topic} WHERE place >= ? AND place < ?"
-            f" ORDER BY place LIMIT {_BATCH}",
-            (base + position, place_of(partition + 1, 0)),
-        ).fetchall()
-        if rows and rows[0][0] == base + position:
-            first, end = Landmark(position, 0), rows[-1][0] - base
-            records = [Record(partition, row[0] - base, *row[1:]) for row in rows]
-            return TailBatch(
-                partition, [row[2] for row in rows], records.__getitem__, end + 1, first, Landmark(end, 0)
-            )  # fmt: skip
-        if not rows and marks_of(connection, self._topic, partition).high == position:
-            return None
-        return TailBatch(partition, (), _no_record, position, broken=True)
+    def _is_check_due(self) -> bool:
+        return time.monotonic() - self._checked_at_s > _CHECK_S
+
+    def _new_rows(self, connection: sqlite3.Connection) -> dict[int, list[_Row]]:
+        """Return the records behind each position. One statement for all partitions: most have none."""
+        found: dict[int, list[_Row]] = {partition: [] for partition in self._positions}
+        wanted = [*self._positions.items()]
+        for at in range(0, len(wanted), _PARTS_MAX):
+            part = wanted[at : at + _PARTS_MAX]
+            places = [
+                place
+                for partition, position in part
+                for place in (place_of(partition, position), place_of(partition + 1, 0))
+            ]
+            for row in connection.execute(self._query(len(part)), places):
+                found[row[0] >> OFFSET_BITS].append(row)
+        return found
+
+    def _query(self, partitions: int) -> str:
+        one = (
+            f"SELECT * FROM (SELECT place, timestamp_ms, key, value FROM {self._topic}"
+            f" WHERE place >= ? AND place < ? ORDER BY place LIMIT {_BATCH})"
+        )
+        return " UNION ALL ".join([one] * partitions)
+
+
+_Row = tuple[int, int, bytes | None, bytes | None]
+
+
+def _batch(partition: int, base: int, rows: list[_Row]) -> TailBatch:
+    """Return the batch of records that begin where the last one ended."""
+    first, last = rows[0][0] - base, rows[-1][0] - base
+    records = [Record(partition, row[0] - base, *row[1:]) for row in rows]
+    keys = [row[2] for row in rows]
+    return TailBatch(partition, keys, records.__getitem__, last + 1, Landmark(first, 0), Landmark(last, 0))
 
 
 def _no_record(index: int) -> Record:
