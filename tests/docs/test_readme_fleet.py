@@ -1,7 +1,8 @@
-"""The main guide of the README, as a reader follows it: two workers, a submitted run, kill -9, the result."""
+"""The two guides of the README, as a reader follows them: a run in a file, killed and resumed; workers on Kafka."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents import environment
-from pages import ROOT
+from pages import ROOT, blocks
 from seekpoint.schemas.config.settings import Settings
 
 PROGRAM = [sys.executable, "-c", "import sys; from seekpoint.console.cli import main; sys.exit(main())"]
@@ -21,7 +22,26 @@ _PATIENCE_S = 60.0
 def _agent() -> str:
     """Return the agent of the guide, with a wait of three seconds."""
     (text,) = re.findall(r"`greetings.py`:\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    return str(text).replace("process.sleep(20)", "process.sleep(3)")
+    return str(text).replace("process.sleep(10)", "process.sleep(3)")
+
+
+def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
+    """The first commands of the README in a shell, without any server: the first step is not executed again."""
+    (tmp_path / "greetings.py").write_text(_agent())
+    (lines,) = [block for block in blocks(ROOT / "README.md", "console") if "journal" in block.text.lower()][:1]
+    script = "\n".join(line.removeprefix("$ ") for line in lines.text.splitlines())
+    waits = "until seekpoint steps visit-1 2>/dev/null | grep -q sleep:1; do sleep 0.1; done"
+    assert "sleep 4" in script
+    script = script.replace("sleep 4", waits)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SEEKPOINT_")}
+    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environ, check=False, capture_output=True, text=True, timeout=100
+    )
+    result, _, *calls = ran.stdout.splitlines()
+    assert result == '"goodbye Ada"', ran.stderr
+    assert next(call.split()[:4] for call in calls) == ["hello:1", "step", "succeeded", "1"]
+    assert [call.split()[0] for call in calls] == ["hello:1", "sleep:1", "goodbye:1"]
 
 
 @pytest.mark.cluster
