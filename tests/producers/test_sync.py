@@ -256,4 +256,4 @@ def test_a_type_checker_sees_the_signatures(node: SyncNode) -> None:
     assert_type([each.offset for each in node.entries("p")], list[int])
     if TYPE_CHECKING:
         node.signal("p", "go", signal=b"7")  # type: ignore[call-arg]
-        process.gate("approve", timeout="soon")  # type: ignore[arg-type]
+        process.gate("approve", timeout="soon")  # type: ignore[call-overload]

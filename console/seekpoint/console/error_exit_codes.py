@@ -15,6 +15,8 @@ _EXIT_CODES: dict[type[SeekpointError], int] = {
     errors.HandleLost: EXIT_REFUSED,
     errors.Refused: EXIT_REFUSED,
     errors.UnserializableValue: EXIT_USAGE,
+    errors.InvalidValue: EXIT_USAGE,
+    errors.RecordedValueInvalid: EXIT_REFUSED,
     errors.InvalidName: EXIT_USAGE,
     errors.UnknownProcess: EXIT_FAULT,
     errors.UnknownConnector: EXIT_USAGE,

@@ -15,7 +15,7 @@
 
 from typing import TYPE_CHECKING
 
-from seekpoint.producers.durable.call_results import GateAnswer, Turn, Versioned
+from seekpoint.producers.durable.call_results import GateAnswer, ReceivedSignal, Turn, Versioned
 from seekpoint.producers.durable.effects.effect_functions import EffectStep, effect
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode
 from seekpoint.producers.durable.session import Acknowledged
@@ -130,6 +130,7 @@ __all__ = [
     "ProcessShared",
     "PromotePlan",
     "Rate",
+    "ReceivedSignal",
     "Reconciled",
     "ReplayCheck",
     "ReplayMode",

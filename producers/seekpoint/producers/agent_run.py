@@ -17,6 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.durable.steps.agent_values import (
+    GivenInput,
+    journaled_input,
+    journaled_result,
+    rebuilt_input,
+    rebuilt_result,
+)
 from seekpoint.producers.log_session import NodeServices
 from seekpoint.producers.opening import Opening
 from seekpoint.producers.process import Process, durable_side
@@ -42,9 +49,9 @@ from seekpoint.schemas.errors import (
     UnknownProcess,
 )
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.state.calls import AgentRun, input_digest
+from seekpoint.schemas.state.calls import AgentRun
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.values.json_values import dump, load
+from seekpoint.schemas.values.json_values import load
 
 if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
@@ -69,7 +76,7 @@ async def run_agent(
     opening: Opening,
     process_id: str,
     agent: Agent,
-    given: Any,
+    given: GivenInput | Recorded,
     retry_failed: bool | Collection[str] = False,
     new: bool | None = None,
 ) -> Any:
@@ -80,7 +87,7 @@ async def run_agent(
         except ProcessFinished:
             state = (await node.recover(process_id)).state
             refuse_mismatch(process_id, state, agent, given, node.reader.limits, new)
-            return state.result
+            return rebuilt_result(agent, state.result_json or "null", process_id)
         with node.metrics.runs.counted(is_resumed=process.written.agent is not None):
             return await run_opened(process, agent, given, retry_failed, new)
 
@@ -88,7 +95,7 @@ async def run_agent(
 async def run_opened(
     process: Process,
     agent: Agent,
-    given: Any,
+    given: GivenInput | Recorded,
     retry_failed: bool | Collection[str] = False,
     new: bool | None = None,
 ) -> Any:
@@ -106,12 +113,12 @@ async def run_opened(
 
 
 def refuse_mismatch(
-    process_id: str, state: State, agent: Agent, given: Any, limits: Limits, new: bool | None = None
+    process_id: str, state: State, agent: Agent, given: GivenInput | Recorded, limits: Limits, new: bool | None = None
 ) -> None:
     """Raise ``AgentMismatch`` where the process, finished or not, began with another agent or another input.
 
-    An input that is not given (``RECORDED``) and another version of the agent are no mismatch. Where ``new`` says so,
-    also raise what ``_refuse_unmeant`` raises.
+    An input that is not given (``RECORDED``) and another version of the agent are no mismatch. Raises ``InvalidValue``
+    for an input that does not fit the agent. Where ``new`` says so, also raise what ``_refuse_unmeant`` raises.
     """
     if state.is_on_hold:
         raise _suspended(process_id, state)
@@ -121,10 +128,13 @@ def refuse_mismatch(
             "the agent needs an input, nothing was run", process_id=process_id, agent=agent.name,
             hint="give it one, None too: --input JSON (null: None); or give the parameter of its function a default",
         )  # fmt: skip
+    text = None if isinstance(given, Recorded) else given.text(limits)  # raises before anything is written
     began = state.agent
     if began is None and (wanted := state.submission) is not None:
         began = AgentRun(wanted.agent, "", "", wanted.input_json)
     if began is None:
+        if text is None and not state.finished:
+            journaled_input(agent, agent.default_input, limits, process_id)  # what the process would begin with
         if state.finished:
             raise AgentMismatch(
                 "the process was finished by a program, not by an agent",
@@ -135,7 +145,7 @@ def refuse_mismatch(
         raise AgentMismatch(
             "the process is another agent's", kind="agent", agent=began.name, process_id=process_id, asked=agent.name
         )
-    if given is RECORDED or input_digest(text := dump(given, limits)) == began.input_digest:
+    if text is None or isinstance(given, Recorded) or given.is_of(began, limits):
         return
     from seekpoint.producers.durable.decisions.prompts import first_difference
 
@@ -184,7 +194,7 @@ class _Run(FrozenStruct, frozen=True):
     agent: Agent
     new: bool | None
 
-    async def run(self, given: Any, retry_failed: bool | Collection[str] = False) -> Any:
+    async def run(self, given: GivenInput | Recorded, retry_failed: bool | Collection[str] = False) -> Any:
         """Return the result once it is confirmed. Set failed calls aside first if ``retry_failed`` asks for it."""
         self._check(given)
         cancellation = self.durable.cancellation
@@ -222,7 +232,7 @@ class _Run(FrozenStruct, frozen=True):
         finally:
             self.durable.end_replay()
         await self._finish(text)
-        return load(text)
+        return rebuilt_result(self.agent, text, self.process.process_id)
 
     async def _result(self, asked: Any) -> b.Json:
         process = self.durable
@@ -230,7 +240,7 @@ class _Run(FrozenStruct, frozen=True):
         await process.children.join()
         await process.flush()
         await process.check_read()
-        text = dump(result, process.limits)
+        text = journaled_result(self.agent, result, process.limits, process.process_id)
         if len(text) > process.limits.record_bytes - _ENVELOPE_BYTES:
             raise LimitExceeded(
                 "the result is larger than an entry may be", process_id=process.process_id, bytes=len(text),
@@ -269,7 +279,7 @@ class _Run(FrozenStruct, frozen=True):
         return await run_in_thread(self.agent, self.process, asked)
 
     # --- the beginning
-    def _begin(self, given: Any) -> Any:
+    def _begin(self, given: GivenInput | Recorded) -> Any:
         """Journal the beginning of the run; return the input for the code."""
         process, written = self.durable, self.durable.written
         begins = written.agent is None and process.ahead_lifecycle in _BEGINNING
@@ -284,16 +294,19 @@ class _Run(FrozenStruct, frozen=True):
         else:
             text = written.agent.input_json
         process.begin_replay()
-        return load(text)
+        return rebuilt_input(self.agent, text, process.process_id)
 
-    def _first_input(self, given: Any) -> b.Json:
+    def _first_input(self, given: GivenInput | Recorded) -> b.Json:
         """Return the input of a process as which no agent has begun: what is given, or what was submitted."""
+        limits = self.durable.limits
+        if not isinstance(given, Recorded):
+            return given.text(limits)
         submission = self.durable.written.submission
-        if given is RECORDED and submission is not None:
+        if submission is not None:
             return submission.input_json
-        return dump(self.agent.default_input if given is RECORDED else given, self.durable.limits)
+        return journaled_input(self.agent, self.agent.default_input, limits, self.process.process_id)
 
-    def _check(self, given: Any) -> None:
+    def _check(self, given: GivenInput | Recorded) -> None:
         """Check again after the claim: the former owner may have begun the process meanwhile."""
         process, began = self.durable, self.durable.written.agent
         refuse_mismatch(process.process_id, process.written, self.agent, given, process.limits, self.new)

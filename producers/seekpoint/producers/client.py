@@ -14,10 +14,11 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 from weakref import finalize
 
 from seekpoint.consumers import Recovered, Recovery
+from seekpoint.producers.asked_runs import AskedRun, result_rebuilder
 from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
@@ -26,7 +27,7 @@ from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.producers.failed_runs import FailedRun, failed_runs
 from seekpoint.producers.run_follower import RunFollower
-from seekpoint.producers.run_outcomes import is_over, refuse_other_run, run_result
+from seekpoint.producers.run_outcomes import is_over, run_result
 from seekpoint.producers.schedule_table import (
     TABLE_NAME,
     ScheduleStatus,
@@ -46,10 +47,8 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.log.submissions import SubmissionRecord
-from seekpoint.schemas.state.calls import input_digest
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.clock import now_us
-from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
@@ -60,6 +59,8 @@ if TYPE_CHECKING:
 __all__ = ["Client", "RunStatus", "SubmittedRun"]
 
 logger = logging.getLogger("seekpoint.producers")
+
+T = TypeVar("T")
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -93,12 +94,11 @@ class SubmittedRun(Generic[OutputT]):
     While you hold it and the run is not over, the client follows the partition of the run.
     """
 
-    def __init__(self, client: Client, process_id: str, agent: str, digest: str, follower: RunFollower | None) -> None:
+    def __init__(self, client: Client, process_id: str, asked: AskedRun, follower: RunFollower | None) -> None:
         self.id = process_id
         """The id of its process."""
         self._client = client
-        self._agent = agent
-        self._digest = digest
+        self._asked = asked
         self._follower = follower
         if follower is not None:
             finalize(self, follower.release).atexit = False
@@ -111,8 +111,8 @@ class SubmittedRun(Generic[OutputT]):
         state = None if self._follower is None else self._follower.finished
         if state is None:
             state = await self._client._ended(self.id, timeout)
-        refuse_other_run(self.id, state, self._agent, self._digest)
-        result: OutputT = run_result(self.id, state)
+        self._asked.refuse_other(self.id, state)
+        result: OutputT = run_result(self.id, state, self._asked.rebuilt_result)
         return result
 
     async def status(self) -> RunStatus:
@@ -214,29 +214,30 @@ class Client(ControlCalls):
 
         A worker that has code for the agent begins it: the runs of the highest ``priority`` first, and not before
         ``start_at`` (a datetime with a time zone) or ``delay`` (seconds, or a timedelta). The same id with the same
-        agent and input is the same run, however often it is submitted. ``AgentMismatch`` if the id is that of another
+        agent and input is the same run, however often it is submitted. The input is checked against the annotation of
+        ``agent``, if that is an agent and not a name. ``AgentMismatch`` if the id is that of another
         agent or input; of two that are submitted at the same moment the first in the log counts, and the other one
-        learns of it by ``result``. Raises ``InvalidName``, ``UnserializableValue``, ``LimitExceeded``, ``Refused``,
-        ``AppendTimeout``.
+        learns of it by ``result``. Raises ``InvalidName``, ``UnserializableValue``, ``InvalidValue``,
+        ``LimitExceeded``, ``Refused``, ``AppendTimeout``.
         """
         name = _name_of(agent)
         key = named_process_key(process_id)
         check_ownable(process_id)
         await self.start()
-        limits = self._runtime.reader.limits
+        limits, code = self._runtime.reader.limits, agent if isinstance(agent, Agent) else None
+        asked = AskedRun(name, code, process_id, input, limits)
         submission = SubmissionRecord(
-            id=new_id(), process_id=process_id, agent=name, input=dump(input, limits), priority=priority,
+            id=new_id(), process_id=process_id, agent=name, input=asked.text, priority=priority,
             start_at_us=_start_us(start_at, delay), actor=actor, correlation_id=correlation_id, ts=now_us(),
         )  # fmt: skip
         check_submission(submission, self._runtime.reader)
-        digest = input_digest(submission.input)
-        if await self._is_submitted(process_id, key, name, digest):
-            return SubmittedRun(self, process_id, name, digest, None)
-        run = SubmittedRun(self, process_id, name, digest, RunFollower(self._runtime.processes, process_id))
+        if await self._is_submitted(process_id, key, asked):
+            return SubmittedRun(self, process_id, asked, None)
+        run: SubmittedRun = SubmittedRun(self, process_id, asked, RunFollower(self._runtime.processes, process_id))
         await send_submission(submission, self._runtime.reader, self._runtime.inbox, self._runtime.tracer)
         return run
 
-    async def _is_submitted(self, process_id: str, key: bytes, agent: str, digest: str) -> bool:
+    async def _is_submitted(self, process_id: str, key: bytes, asked: AskedRun) -> bool:
         """Return whether the journal has the run already. Raises ``AgentMismatch`` if it has another one."""
         tailer, partition = self._runtime.tailer, partition_of(key, self._runtime.reader.partitions)
         with suppress(TimeoutError):  # the recovery tells what is wrong
@@ -245,16 +246,25 @@ class Client(ControlCalls):
                     return False
         found = await self._runtime.recover(process_id, missing_ok=True)
         tailer.want_proof(tailer.tail_from(partition, found.report.log_end))
-        refuse_other_run(process_id, found.state, agent, digest)
+        asked.refuse_other(process_id, found.state)
         return found.state.run_identity is not None
 
-    async def result(self, process_id: str, timeout: float | None = None) -> Any:
+    @overload
+    async def result(self, process_id: str, timeout: float | None = None) -> Any: ...
+    @overload
+    async def result(self, process_id: str, timeout: float | None = None, *, type: type[T] | Agent[Any, T]) -> T: ...
+    @overload
+    async def result(self, process_id: str, timeout: float | None = None, *, type: Any) -> Any: ...
+    async def result(self, process_id: str, timeout: float | None = None, *, type: Any = None) -> Any:
         """Return the result of the process once it is finished; wait at most ``timeout`` seconds.
 
-        Follows the log, and needs no Redis. A process that does not exist yet is waited for. Raises ``RunFailed`` once
+        It is rebuilt as a ``type``, or as the agent that is given as ``type`` returns it. Follows the log, and needs no
+        Redis. A process that does not exist yet is waited for. Raises ``RecordedValueInvalid`` for a result that does
+        not fit. Raises ``RunFailed`` once
         the run failed and is not tried again by itself, ``Cancelled`` once it was cancelled, and ``ResultTimeout``.
         """
-        return run_result(process_id, await self._ended(process_id, timeout))
+        rebuilt = result_rebuilder(type, process_id)  # raises before it waits
+        return run_result(process_id, await self._ended(process_id, timeout), rebuilt)
 
     async def _ended(self, process_id: str, timeout: float | None) -> State:
         """Return the state of the process once its run is over."""

@@ -170,7 +170,7 @@ class ControlCalls:
         Its owner settles the effect by it: at once if it waits, else when it comes to it again. ``idempotency_key``
         makes sure that it is the effect that is meant, after a rewind too. The verdict's id, once it is in the log.
         """
-        text = dump(output, await self._port.in_thread(lambda: self._port.reader.limits))
+        text = dump(output, await self._port.in_thread(lambda: self._port.reader.limits), True)
         body = EffectVerdict(
             key=key, outcome=outcome, output=text, reason=self._scrubbed(reason), idempotency_key=idempotency_key
         )  # fmt: skip

@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.agent_run import RECORDED, run_agent
+from seekpoint.producers.durable.steps.agent_values import journaled_input
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest, wait_for_death_s
 from seekpoint.producers.writer.pending import Cause
-from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class HistoryCalls:
 
         request = RerunRequest(
             process_id=process_id, rerun_id=rerun_id or rerun_id_of(process_id, model or "rerun"), agent=agent,
-            model=model, input_json=self._input_json(input), effects=effects, timeout_s=timeout_s, reason=reason,
+            model=model, input_json=self._input_json(agent, input), effects=effects, timeout_s=timeout_s, reason=reason,
             actor=actor,
         )  # fmt: skip
         return await self._rerun(request, HistoryReads(self._runtime))
@@ -263,13 +263,16 @@ class HistoryCalls:
         from seekpoint.producers.history.rerunning import RerunRequest, plan_rerun
 
         request = RerunRequest(
-            process_id=process_id, rerun_id="", agent=agent, model=model, input_json=self._input_json(input),
+            process_id=process_id, rerun_id="", agent=agent, model=model, input_json=self._input_json(agent, input),
             effects=effects,
         )  # fmt: skip
         return await plan_rerun(self._runtime, request)
 
-    def _input_json(self, given: Any) -> str | None:
-        return None if given is RECORDED else dump(given, self._runtime.reader.limits)
+    def _input_json(self, agent: Agent, given: Any) -> str | None:
+        from seekpoint.producers.durable.steps.agent import check_is_agent
+
+        check_is_agent(agent)
+        return None if given is RECORDED else journaled_input(agent, given, self._runtime.reader.limits)
 
     async def diff(self, left: str, right: str) -> ProcessDiff:
         """Compare two processes, or two moments: ``"PROCESS_ID"`` is as of now, ``"PROCESS_ID@SEQ"`` after seq SEQ.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
 from seekpoint.producers.durable.session import Acknowledged, Journal, idempotency_key
+from seekpoint.producers.durable.steps.agent_values import GivenInput
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.node_metrics import NodeMetrics
@@ -356,8 +357,9 @@ class LogSession:
                 self.process_id,
             )  # fmt: skip
             return await elsewhere.run(request)
+        given = GivenInput(agent, child_id, input, is_journaled=True)
         return await self._node.run(
-            agent, child_id, input, wait_s=wait_s, retry_failed=retry_failed, spawned_by=self.process_id
+            agent, child_id, given, wait_s=wait_s, retry_failed=retry_failed, spawned_by=self.process_id
         )
 
 

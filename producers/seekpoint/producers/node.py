@@ -16,6 +16,7 @@ from seekpoint.producers.agent_run import RECORDED, Recorded, refuse_mismatch, r
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, check_is_agent
+from seekpoint.producers.durable.steps.agent_values import GivenInput
 from seekpoint.producers.history_calls import HistoryCalls
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
@@ -223,20 +224,24 @@ class Node(ControlCalls, HistoryCalls):
         process, ``new=False`` only resumes one; else ``Refused`` or ``UnknownProcess``, and no agent begins.
         ``spawned_by`` names the process whose child it is, for ``seekpoint lineage``.
 
-        Raises what ``open`` raises, ``AgentMismatch`` for a process of another agent or input, ``Refused`` for a key in
+        Input and result are rebuilt by the annotations of the agent's function, if they name models.
+
+        Raises what ``open`` raises, ``InvalidValue`` for an input that does not fit the agent's annotation,
+        ``AgentMismatch`` for a process of another agent or input, ``Refused`` for a key in
         ``retry_failed`` that names no such call, ``ReplayDivergence``, and whatever the agent raises; an error of
         Seekpoint's that ends the run (``Fenced``, ``EffectUnknown``, ...) as itself, also out of a task group's.
         """
         check_is_agent(agent)
+        given = input if isinstance(input, Recorded | GivenInput) else GivenInput(agent, process_id, input)
         request = OpenRequest(
             process_id=process_id, take_over=take_over, wait_s=wait_s,
             cause=Cause(actor=actor, correlation_id=correlation_id),
             options=conduct_of(agent, replay, detail, spawned_by),
-            refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._runtime.reader.limits, new),
+            refuse=lambda state: refuse_mismatch(process_id, state, agent, given, self._runtime.reader.limits, new),
             must_exist=new is False,
         )  # fmt: skip
         opening = self._opener.opening(request)
-        result: Output = await run_agent(self._runtime, opening, process_id, agent, input, retry_failed, new)
+        result: Output = await run_agent(self._runtime, opening, process_id, agent, given, retry_failed, new)
         return result
 
     async def recover(

@@ -19,13 +19,14 @@ from seekpoint.producers.durable.replay.conduct import Detail
 from seekpoint.producers.durable.replay.differences import difference_from
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.replay.replay_session import HistoryExhausted, ReplayMatcher, ReplayProcess
+from seekpoint.producers.durable.steps.agent_values import is_same_result, journaled_result, rebuilt_input
 from seekpoint.producers.process import Process, ProcessNode
 from seekpoint.producers.sync_process import run_in_thread
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import Cancelled, Refused, ReplayDivergence, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.calls import turn_of
-from seekpoint.schemas.values.json_values import dump, load
+from seekpoint.schemas.values.json_values import load
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
@@ -152,10 +153,10 @@ class _Check:
         process.begin_replay()
         agent = self._agent
         run = partial(run_in_thread, agent) if agent.is_plain else agent.run
-        result = await run(self._offered(process), load(input_json))
+        result = await run(self._offered(process), rebuilt_input(agent, input_json, self._run.process_id))
         await process.flush()
         await process.check_read()
-        return dump(result, self._limits)
+        return journaled_result(agent, result, self._limits, self._run.process_id)
 
     def _offered(self, process: ReplayProcess) -> Process:
         """Return the process for the code. Its node refuses every call."""
@@ -220,7 +221,7 @@ class _Check:
 
     def _returned(self, text: Json) -> ReplayCheck:
         expected = self._run.result_json
-        if expected is None or expected == text:
+        if expected is None or is_same_result(self._agent, expected, text):
             return self._found("result")
         where = first_difference(load(expected), load(text))
         return self._found("result", Divergence("result", "", None, _shown(expected), _shown(text), where))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from seekpoint.producers.durable.failures.failure_classes import class_named
@@ -9,9 +10,10 @@ from seekpoint.producers.durable.failures.recorded_failures import error_name, r
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AgentMismatch, Cancelled, RunFailed
+from seekpoint.schemas.state.calls import AgentRun
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State
-from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.values.json_values import dump, load
 
 __all__ = ["failure_text_of", "has_failed", "is_cancelled", "is_over", "refuse_other_run", "run_result"]
 
@@ -36,10 +38,10 @@ def is_cancelled(state: Draft) -> bool:
     return state.cancelled is not None and state.lifecycle is Lifecycle.STOPPED
 
 
-def run_result(process_id: str, state: State) -> Any:
-    """Return the result of a run that is over. Raises ``Cancelled`` and ``RunFailed``."""
+def run_result(process_id: str, state: State, rebuilt: Callable[[Json], Any] = load) -> Any:
+    """Return the result of a run that is over, as ``rebuilt`` makes it. Raises ``Cancelled`` and ``RunFailed``."""
     if state.finished:
-        return state.result
+        return rebuilt(state.result_json or "null")
     if is_cancelled(state):
         raise Cancelled("the process was asked to stop", process_id=process_id, reason=state.cancelled or None)
     failure = state.failure
@@ -48,6 +50,13 @@ def run_result(process_id: str, state: State) -> Any:
         process_id=process_id, type=None if failure is None else failure.type,
         where=None if failure is None else failure.where,
     )  # fmt: skip
+
+
+def _begun(state: State) -> AgentRun:
+    if state.agent is not None:
+        return state.agent
+    assert state.submission is not None  # the process has an identity
+    return AgentRun(state.submission.agent, "", "", state.submission.input_json)
 
 
 def failure_text_of(state: State) -> Json:
@@ -77,8 +86,13 @@ def _class_name(shown: str) -> str:
     return next((name for name in names if class_named(name) is not None), names[0])
 
 
-def refuse_other_run(process_id: str, state: State, agent: str, digest: str) -> None:
-    """Raise ``AgentMismatch`` if the process is that of another agent, or of another input."""
+def refuse_other_run(
+    process_id: str, state: State, agent: str, digest: str, is_same: Callable[[AgentRun], bool] | None = None
+) -> None:
+    """Raise ``AgentMismatch`` if the process is that of another agent, or of another input.
+
+    ``is_same`` says whether an input with another digest is the same one to the agent.
+    """
     identity = state.run_identity
     if identity is None:
         if state.finished:
@@ -92,5 +106,5 @@ def refuse_other_run(process_id: str, state: State, agent: str, digest: str) -> 
         raise AgentMismatch(
             "the process is another agent's", kind="agent", agent=name, process_id=process_id, asked=agent
         )
-    if found != digest:
+    if found != digest and not (is_same is not None and is_same(_begun(state))):
         raise AgentMismatch("the process began with another input", kind="input", process_id=process_id, asked=agent)

@@ -22,12 +22,14 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed
 
 if TYPE_CHECKING:
-    from typing import Generic, Self, Unpack, cast, overload
+    from typing import Generic, Self, TypeVar, Unpack, cast, overload
 
     from seekpoint.producers.client import SubmitOptions, SubmittedRun
     from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
     from seekpoint.producers.sync_process import blocking
     from seekpoint.schemas.log.memory_log import MemoryLog
+
+    T = TypeVar("T")
 
 __all__ = ["SyncClient", "SyncNode", "SyncProcess"]
 
@@ -120,7 +122,6 @@ class SyncClient(_SyncMain):
 
     if TYPE_CHECKING:
         _target = cast(Client, None)
-        result = blocking(_target.result)
         status = blocking(_target.status)
         state = blocking(_target.state)
         signal = blocking(_target.signal)
@@ -136,6 +137,14 @@ class SyncClient(_SyncMain):
         schedules = blocking(_target.schedules)
         pause_schedule = blocking(_target.pause_schedule)
         resume_schedule = blocking(_target.resume_schedule)
+
+        @overload
+        def result(self, process_id: str, timeout: float | None = None) -> Any: ...
+        @overload
+        def result(self, process_id: str, timeout: float | None = None, *, type: type[T] | Agent[Any, T]) -> T: ...
+        @overload
+        def result(self, process_id: str, timeout: float | None = None, *, type: Any) -> Any: ...
+        def result(self, process_id: str, timeout: float | None = None, *, type: Any = None) -> Any: ...
 
         def trigger_schedule(self, agent: Agent | str, *, actor: str | None = None) -> _SyncSubmittedRun: ...
 

@@ -23,9 +23,11 @@ from seekpoint.schemas.errors import HandleClosed, Refused
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from datetime import timedelta
     from typing import Concatenate, ParamSpec, TypeVar, cast, overload
 
     from seekpoint.consumers import Report
+    from seekpoint.producers.durable.call_results import GateAnswer, ReceivedSignal
     from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.durable.steps.call_signatures import (
         BlockingDecideCall,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
         BlockingStepCall,
     )
     from seekpoint.schemas.config.limits import Limits
-    from seekpoint.schemas.state.process_state import State
+    from seekpoint.schemas.state.process_state import MailItem, State
 
     P = ParamSpec("P")
     T = TypeVar("T")
@@ -245,14 +247,39 @@ class SyncProcess(SyncProxy):
         invocation = blocking(_target.invocation)
         update = blocking(_target.update)
         say = blocking(_target.say)
-        receive = blocking(_target.receive)
-        gate = blocking(_target.gate)
         sleep = blocking(_target.sleep)
         sleep_until = blocking(_target.sleep_until)
         now = blocking(_target.now)
         uuid = blocking(_target.uuid)
         random = blocking(_target.random)
         sample = blocking(_target.sample)
+
+        @overload
+        def receive(self, name: str | None = None, *, timeout_s: float | timedelta | None = None) -> MailItem: ...
+        @overload
+        def receive(
+            self, name: str | None = None, *, type: type[T], timeout_s: float | timedelta | None = None
+        ) -> ReceivedSignal[T]: ...
+        @overload
+        def receive(
+            self, name: str | None = None, *, type: Any, timeout_s: float | timedelta | None = None
+        ) -> ReceivedSignal: ...
+        def receive(self, name: str | None = None, **how: Any) -> Any: ...
+        @overload
+        def gate(
+            self, name: str, *, timeout: float | timedelta | None = None, prompt: Any = None, key: str | None = None
+        ) -> GateAnswer: ...
+        @overload
+        def gate(
+            self, name: str, *, type: type[T], timeout: float | timedelta | None = None, prompt: Any = None,
+            key: str | None = None,
+        ) -> GateAnswer[T]: ...  # fmt: skip
+        @overload
+        def gate(
+            self, name: str, *, type: Any, timeout: float | timedelta | None = None, prompt: Any = None,
+            key: str | None = None,
+        ) -> GateAnswer: ...  # fmt: skip
+        def gate(self, name: str, **how: Any) -> Any: ...
 
 
 def _in_one_thread(calls: Calls) -> Calls:

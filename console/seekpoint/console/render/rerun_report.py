@@ -81,7 +81,7 @@ def _rows(rerun: Rerun) -> Iterator[tuple[object, ...]]:
 def _shown(value: Any) -> str:
     from seekpoint.schemas.values.json_values import dump
 
-    return "-" if value is None else value if isinstance(value, str) else dump(value)
+    return "-" if value is None else value if isinstance(value, str) else dump(value, with_models=True)
 
 
 def _code(value: object) -> str:

@@ -33,4 +33,4 @@ def plain_value(value: Any) -> Any:
 
     from seekpoint.schemas.values.json_values import dump
 
-    return orjson.loads(dump(value))
+    return orjson.loads(dump(value, with_models=True))

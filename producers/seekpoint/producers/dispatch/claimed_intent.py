@@ -25,6 +25,7 @@ from seekpoint.producers.durable.effects.effect_resolution import (
 )
 from seekpoint.producers.durable.effects.verdict_matching import DISPATCHER
 from seekpoint.producers.durable.failures.recorded_failures import failure_text, mark_undone
+from seekpoint.producers.durable.steps.annotations import rebuilt_arguments, result_type
 from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.schemas import bodies as b
@@ -228,9 +229,10 @@ class Dispatch:
         body = self._intent.body
         asked = load(body.arguments)
         arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
+        arguments, options = rebuilt_arguments(call, arguments, options, body.key)
         given = accepted_options(call, idempotency_key=body.idempotency_key, business_key=body.business_key)
         try:
-            return await run_body(self._runtime, call, tuple(arguments), {**given, **options}, None, body.key)
+            return await run_body(self._runtime, call, arguments, {**given, **options}, None, body.key)
         except SystemExit as exc:  # the loop would end by it, and with it the calls of all other processes
             raise RuntimeError(f"the call raised SystemExit: {exc.code}") from exc
 
@@ -275,7 +277,9 @@ class Dispatch:
         """Report a success. If the output cannot be journaled, report its type only: the call is done all the same."""
         limits = self._runtime.reader.limits
         try:
-            verdict = self._outcome("succeeded", dump(output, limits), reason)
+            dispatch = self._connector.dispatch
+            has_models = dispatch is not None and result_type(dispatch) is not None  # the owner rebuilds them
+            verdict = self._outcome("succeeded", dump(output, limits, has_models), reason)
             if fits(self._intent.process_id, verdict, limits):
                 return verdict
             why = "larger than an entry or a mailbox may be"

@@ -42,7 +42,7 @@ def put_answers(
                 hint=f"seekpoint steps {process_id} shows the calls; go to a point right after the end of this one",
             )  # fmt: skip
         _check(key, call, process_id)
-        text = _gate_text(answer, limits, actor) if call.kind == "gate" else dump(answer, limits)
+        text = _gate_text(answer, limits, actor) if call.kind == "gate" else dump(answer, limits, True)
         detail = call.detail if call.kind == "gate" else None  # a gate is found by the name in its facts
         draft.calls.put(key, replace(call, status="succeeded", output=text, error=None, detail=detail))
 
@@ -61,12 +61,12 @@ def _check(key: str, call: Call, process_id: str) -> None:
 
 def _gate_text(answer: Any, limits: Limits, actor: str | None) -> Json:
     """Return the output of a gate with this answer, as the fold makes it."""
-    if answer in ("approved", "denied"):
+    if type(answer) is str and answer in ("approved", "denied"):
         answer = verdict_payload(answer == "approved", None)
     if isinstance(answer, dict) and answer.get("outcome") in _GATE_OUTCOMES:
         outcome, reason, payload = answer["outcome"], answer.get("reason"), answer.get("payload")
         actor = answer.get("actor", actor)
     else:
         payload, (outcome, reason) = answer, verdict_of(answer)
-    made = {"outcome": outcome, "payload": dump(payload, limits), "actor": actor, "reason": reason}
+    made = {"outcome": outcome, "payload": dump(payload, limits, True), "actor": actor, "reason": reason}
     return orjson.dumps(made).decode()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
+from seekpoint.producers.durable.steps.agent_values import rebuilt_result
 from seekpoint.producers.history.comparing import ProcessDiff, calls_made, compare_runs
 from seekpoint.producers.history.fork_origins import ReadHistory
 from seekpoint.producers.history.forks import ForkPlan, ForkRequest, RunAgain, fork_of, forked_by
@@ -23,7 +24,7 @@ from seekpoint.producers.history.history_reads import HistoryReads
 from seekpoint.producers.opening import Opener, Opening, OpenRequest, wait_for_death_s
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import HandleLost, InvalidSetting, Refused, Retryable
+from seekpoint.schemas.errors import HandleLost, InvalidSetting, InvalidValue, Refused, Retryable
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -135,10 +136,11 @@ async def rerun(
         error = await _ended(runtime, request, run(opener.opening(_opening(runtime, request, begins))))
     limits = runtime.reader.limits
     again = await reads.read(request.rerun_id, lambda entries: RecordedRun.of(entries, limits), start=start)
+    result, first_result = _results(request, again, first)
     return Rerun(
         process_id=request.process_id, rerun_id=request.rerun_id, agent=request.agent.name, model=request.model,
-        status=_status(again), result=_result(again), error=_error(again) or error, first_status=_status(first),
-        first_result=_result(first), first_error=_error(first), answers=_answers(again),
+        status=_status(again), result=result, error=_error(again) or error, first_status=_status(first),
+        first_result=first_result, first_error=_error(first), answers=_answers(again),
         first_answers=_answers(first), difference=compare_runs(first, again),
     )  # fmt: skip
 
@@ -235,8 +237,17 @@ def _status(run: RecordedRun) -> str:
     return str(run.state.lifecycle) if run.result_json is None else "finished"
 
 
-def _result(run: RecordedRun) -> Any:
-    return None if run.result_json is None else load(run.result_json)
+def _results(request: RerunRequest, again: RecordedRun, first: RecordedRun) -> tuple[Any, Any]:
+    """Return both results as the agent returns them; both as plain values if one does not fit its code of now."""
+    texts = (again.result_json or "null", first.result_json or "null")
+    is_made = again.result_json is not None, first.result_json is not None
+    try:
+        one, other = (
+            rebuilt_result(request.agent, text) if made else None for text, made in zip(texts, is_made, strict=True)
+        )
+    except InvalidValue:
+        one, other = map(load, texts)
+    return one, other
 
 
 def _answers(run: RecordedRun) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Externals:
         self, process_id: str, name: str, payload: Any, actor: str | None, signal_id: bytes | None
     ) -> bytes:
         """Append a signal; return its id."""
-        body = b.Signal(name, dump(payload, self._reader.limits))
+        body = b.Signal(name, dump(payload, self._reader.limits, True))
         return await self.send(process_id, body, actor, signal_id)
 
     async def cancel(self, process_id: str, reason: str | None, actor: str | None) -> bytes:

@@ -17,6 +17,8 @@
     │   └── HandleClosed         the handle was released or closed
     ├── Refused                  the input, or the moment, is wrong: change the call
     │   ├── UnserializableValue  a value that JSON cannot carry exactly
+    │   ├── InvalidValue         a value that does not fit its annotation
+    │   │   └── RecordedValueInvalid    a recorded value that does not fit the annotation of the code
     │   ├── LimitExceeded        a value, a record or a state beyond the journal's limits
     │   ├── InvalidName          a process id, key, journal name or kind that is not allowed
     │   ├── IllegalTransition    a lifecycle transition that does not exist
@@ -112,11 +114,13 @@ from seekpoint.schemas.errors.refused import (
     InvalidName,
     InvalidOption,
     InvalidSetting,
+    InvalidValue,
     LimitExceeded,
     MergeConflict,
     OwnerAlive,
     ProcessFinished,
     ProcessSuspended,
+    RecordedValueInvalid,
     Refused,
     ReplayRefused,
     TierUnavailable,
@@ -168,6 +172,7 @@ __all__ = [
     "InvalidName",
     "InvalidOption",
     "InvalidSetting",
+    "InvalidValue",
     "JournalGap",
     "JournalMismatch",
     "JournalUnavailable",
@@ -182,6 +187,7 @@ __all__ = [
     "ProcessDegraded",
     "ProcessFinished",
     "ProcessSuspended",
+    "RecordedValueInvalid",
     "Refused",
     "ReplayDivergence",
     "ReplayMismatch",

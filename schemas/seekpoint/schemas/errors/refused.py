@@ -55,6 +55,21 @@ class UnserializableValue(Refused):
     path: str = ""
 
 
+class InvalidValue(Refused):
+    """A value does not fit its annotation ``expected``; ``path`` says where. Of an input: nothing was written. Of a
+    result: the call was made, and its failure is recorded."""
+
+    hint = "give a value that fits, or change the annotation"
+    path: str = ""
+    expected: str | None = None
+
+
+class RecordedValueInvalid(InvalidValue):
+    """A recorded value does not fit the annotation that the code has now. The record stays as it is."""
+
+    hint = "give new fields a default, and keep those that records have; then run it again"
+
+
 class LimitExceeded(Refused):
     """A value, a record or a state exceeds the journal's limits. Nothing was written."""
 

@@ -13,9 +13,11 @@ def advice(value: object) -> str:
     """Return a short hint on how to convert ``value``, by its type."""
     kind = type(value)
     if hasattr(kind, "model_dump"):
-        return "convert it with .model_dump()"
+        return f"annotate the function that returns it (-> {kind.__name__}), or convert it with .model_dump()"
     if hasattr(kind, "__dataclass_fields__"):
-        return "convert it with dataclasses.asdict()"
+        return f"annotate the function that returns it (-> {kind.__name__}), or convert it with dataclasses.asdict()"
+    if hasattr(kind, "__struct_fields__"):
+        return f"annotate the function that returns it (-> {kind.__name__}), or convert it with msgspec.to_builtins()"
     if isinstance(value, Enum):
         return "use its .value or its .name"
     if hasattr(kind, "_asdict"):

@@ -28,15 +28,20 @@ Path = tuple[Any, ...]
 """The path to a value, last step first: ``(step, (step, ()))``. It is formatted only for an error."""
 
 
-def to_tagged(value: object, limits: Limits) -> object:
-    """Return ``value`` as JSON types. Raises ``UnserializableValue`` or ``LimitExceeded`` with the path."""
-    return _Encoder(limits).encode(value, (), 1)
+def to_tagged(value: object, limits: Limits, with_models: bool = False) -> object:
+    """Return ``value`` as JSON types. Raises ``UnserializableValue`` or ``LimitExceeded`` with the path.
+
+    A model (``models``) is refused too, or with ``with_models`` it becomes the object of its members.
+    """
+    return _Encoder(limits, with_models).encode(value, (), 1)
 
 
 class _Encoder:
     """The encoder of one value: it counts items and detects cycles."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, with_models: bool) -> None:
+        self._with_models = with_models
+        self._models_met = 0
         self._depth_max = min(limits.depth, DEPTH_MAX)
         self._items_max = limits.items
         self._items = 0
@@ -56,6 +61,9 @@ class _Encoder:
             return self._tagged(value, path, depth)
         if kind in _CONTAINERS:
             return self._nested(value, path, depth)
+        if self._with_models and (parts := _parts_of(value)) is not None:
+            self._models_met += 1
+            return self._nested(value, path, depth, parts)
         raise _unserializable(f"a value of type {kind.__module__}.{kind.__qualname__}", path, advice(value))
 
     def _text(self, value: str, path: Path) -> object:
@@ -81,11 +89,13 @@ class _Encoder:
             kind = LimitExceeded if exc.too_large else UnserializableValue
             raise kind(f"{exc.reason} cannot be journaled", path=_format_path(path), hint=exc.hint) from None
 
-    def _nested(self, value: object, path: Path, depth: int) -> object:
+    def _nested(self, value: object, path: Path, depth: int, parts: tuple[Any] | None = None) -> object:
         if id(value) in self._open:
             raise _unserializable("a value that contains itself", path, "break the cycle, for example by naming an id")
         self._open.add(id(value))
         try:
+            if parts is not None:
+                return self.encode(parts[0], path, depth)
             return _CONTAINERS[type(value)](self, value, path, depth)
         finally:
             self._open.remove(id(value))
@@ -106,6 +116,8 @@ class _Encoder:
     def _key(self, key: object, path: Path) -> object:
         if type(key) is str:
             return self._text(key, (key, path))
+        if self._with_models and (parts := _parts_of(key)) is not None and type(parts[0]) is str:  # a member of an enum
+            return self._text(parts[0], (parts[0], path))
         raise _unserializable(f"a key of type {type(key).__qualname__}", path, "make the keys texts: str(key)")
 
     def _tuple(self, value: Any, path: Path, depth: int) -> object:
@@ -115,7 +127,10 @@ class _Encoder:
     def _set(self, value: Any, path: Path, depth: int) -> object:
         self._enter(1, path, depth)
         self._enter(len(value), path, depth + 1)
+        met = self._models_met
         members = [self.encode(item, (..., path), depth + 2) for item in value]
+        if met != self._models_met:  # what a model becomes cannot be in a set: its annotation makes one of a list
+            return sorted(members, key=_canonical_json)
         return {f"${type(value).__name__}": sorted(members, key=_canonical_json)}
 
     def _enter(self, items: int, path: Path, depth: int) -> None:
@@ -124,6 +139,14 @@ class _Encoder:
             raise LimitExceeded(f"nested deeper than {self._depth_max}", path=_format_path(path), limit=self._depth_max)
         if self._items > self._items_max:
             raise LimitExceeded(f"more than {self._items_max} items", path=_format_path(path), limit=self._items_max)
+
+
+def _parts_of(value: object) -> tuple[Any] | None:
+    """Return the parts of a model, as a tuple of one; None if the value is none."""
+    from seekpoint.schemas.values.models import NO_MODEL, parts_of  # a program without models starts without
+
+    parts = parts_of(value)
+    return None if parts is NO_MODEL else (parts,)
 
 
 _CONTAINERS: Mapping[type, Callable[[_Encoder, Any, Path, int], object]] = {

@@ -127,7 +127,7 @@ async def test_outside_of_an_agent_a_time_out_is_seconds_or_a_timedelta(node: No
             with pytest.raises(TimeoutError):
                 await process.receive("go", timeout_s=timeout_s)
         with pytest.raises(Refused, match="span of time"):
-            await process.receive("go", timeout_s="soon")  # type: ignore[arg-type]
+            await process.receive("go", timeout_s="soon")  # type: ignore[call-overload]
 
 
 async def test_who_waits_for_mail_is_cancelled(node: Node, log: MemoryLog) -> None:

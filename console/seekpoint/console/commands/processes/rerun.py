@@ -203,7 +203,7 @@ def rerun_facts(found: Rerun) -> dict[str, Any]:
 def _text(value: Any) -> str:
     from seekpoint.schemas.values.json_values import dump
 
-    return "-" if value is None else dump(value)
+    return "-" if value is None else dump(value, with_models=True)
 
 
 # --- many processes

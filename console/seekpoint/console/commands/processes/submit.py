@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.render.output import clean, emit, emit_json, say
+from seekpoint.console.services.chosen_agents import chosen_agents
 from seekpoint.console.services.client_calls import plain_value, with_client
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId
 from seekpoint.console.services.send_and_confirm import parse_json, user_name
@@ -24,8 +25,19 @@ __all__ = ["submit"]
 def submit(
     target: CommandTarget,
     process_id: ProcessId,
-    agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="The agent's name. No code is imported.")],
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="NAME", help="The agent's name. Without -m no code is imported.")
+    ],
     input: Annotated[str, typer.Option("--input", metavar="JSON", help="The agent's input.")] = "null",
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--module",
+            "-m",
+            metavar="MODULE",
+            help="Check the input against the agent's code in this module. Repeatable.",
+        ),
+    ] = None,
     priority: Annotated[int, typer.Option("--priority", metavar="N", help="Runs with a higher one begin first.")] = 0,
     delay_s: Annotated[
         float | None, typer.Option("--delay", metavar="SECONDS", min=0, help="Do not begin earlier.")
@@ -50,11 +62,12 @@ def submit(
     if timeout_s is not None and not wait:
         raise typer.BadParameter("give it with --wait", param_hint="--timeout")
     value, actor = parse_json(input, "--input"), by or user_name("--actor")
+    asked = chosen_agents(agent, modules)[agent] if modules else agent
     begins = None if start_at is None else _moment(start_at)
 
     async def send(client: Client) -> Any:
         run = await client.submit(
-            agent, process_id, value, priority=priority, start_at=begins, delay=delay_s, actor=actor
+            asked, process_id, value, priority=priority, start_at=begins, delay=delay_s, actor=actor
         )
         say(clean(f"{process_id}: submitted to the workers that run {agent}, as {actor}"))
         return await run.result(timeout_s) if wait else None

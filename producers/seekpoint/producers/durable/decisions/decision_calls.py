@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from seekpoint.producers.durable.durable_process import DurableCalls
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
+from seekpoint.producers.durable.steps.annotations import result_type
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import (
     Work,
@@ -21,16 +22,21 @@ from seekpoint.producers.durable.steps.step_calls import (
     counted_step,
     default_retry,
     failed,
+    own_step,
 )
-from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
+from seekpoint.producers.durable.steps.terms import callable_of, check_options, name_of, retry_of, seconds
 from seekpoint.schemas.errors import ReplayDivergence
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from seekpoint.producers.durable.decisions.prompts import Prompts
     from seekpoint.producers.durable.decisions.usage import Usage
-    from seekpoint.producers.durable.steps.call_signatures import DecideCall
+    from seekpoint.producers.durable.steps.call_signatures import DecideCall, DecisionOptions
+    from seekpoint.schemas.values.value_types import ValueType
 
 __all__ = ["DecisionCalls"]
+_OPTIONS = ("key", "retry", "timeout", "usage", "policy", "estimate", "on_chunk")
 _MODEL_CALL: Mapping[str, int] = {"model_calls": 1}
 _TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
 
@@ -51,19 +57,13 @@ class DecisionCalls(DurableCalls):
         name: str,
         call: Callable[..., Any],
         request: Any,
-        *,
-        key: str | None = None,
-        retry: Retry | None = None,
-        timeout: float | timedelta | None = None,
-        usage: Callable[[Any], Usage | None] | Usage | None = None,
-        policy: str | None = None,
-        estimate: Mapping[str, Any] | None = None,
-        on_chunk: Callable[[Any], object] | None = None,
+        **how: Unpack[DecisionOptions],
     ) -> Coroutine[Any, Any, Any]:
         """Call a model once: ``call(request)``. Later runs get the recorded response.
 
         A stream is recorded whole: the response is the list of its chunks. ``on_chunk`` gets each chunk as it comes,
-        not in a replay. Responses of the common clients become plain values. ``usage`` reads the usage of a response
+        not in a replay. A response is rebuilt as the model that the annotation of ``call`` names; without one,
+        responses of the common clients become plain values. ``usage`` reads the usage of a response
         whose shape ``usage_in`` does not know; the node's ``prices`` give the cost. An unknown usage or cost is None,
         never 0; if ``usage`` raises, the response is recorded all the same. ``policy`` is the version of prompts and
         rules in force, by default the version of the agent. The budget admits ``estimate`` before the call:
@@ -73,9 +73,28 @@ class DecisionCalls(DurableCalls):
 
         Without ``retry`` it is retried as a step is, and the budget is charged for each attempt.
 
-        Raises the exception of ``call``, and ``BudgetExceeded``. Raises ``ReplayDivergence`` as ``step`` does; of kind
-        ``prompt`` if the request differs from the recorded one.
+        Raises the exception of ``call``, and ``BudgetExceeded``. Raises ``ReplayDivergence`` and ``InvalidValue`` as
+        ``step`` does; of kind ``prompt`` if the request differs from the recorded one. Raises ``InvalidOption`` for an
+        option that it has not.
         """
+        check_options("decide", None, how, dict.fromkeys(_OPTIONS))
+        return self._decided(name, call, request, result_type(call), **how)
+
+    def _decided(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        request: Any,
+        kind: ValueType | None,
+        *,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        usage: Callable[[Any], Usage | None] | Usage | None = None,
+        policy: str | None = None,
+        estimate: Mapping[str, Any] | None = None,
+        on_chunk: Callable[[Any], object] | None = None,
+    ) -> Coroutine[Any, Any, Any]:
         process = self._durable
         if process.model is not None:
             request = _on_model(request, process.model)
@@ -92,45 +111,51 @@ class DecisionCalls(DurableCalls):
         record = place.record
         if record is not None:
             if record.status == "succeeded":
-                return process.in_order(place, answered, record)
+                return process.in_order(place, answered, record, kind, process, place)
             if record.status == "failed":
                 return process.in_order(place, failed, record, process, place)
         from seekpoint.producers.durable.call_spans import spanned
         from seekpoint.producers.durable.decisions.decision_runs import DecisionAttempts, check_usage
         from seekpoint.producers.durable.decisions.prompts import Prompts
+        from seekpoint.schemas.values.models import members_of
 
         work = Work(
             name, digest, text, callable_of(call, name), (request,), {},
-            retry_of(retry, default_retry(process)), seconds(timeout), estimate, _MODEL_CALL,
+            retry_of(retry, default_retry(process)), seconds(timeout), estimate, _MODEL_CALL, kind,
         )  # fmt: skip
         check_usage(usage)
         if self._prompts is None:
             self._prompts = Prompts()
         agent = process.options.agent
         policy = policy if policy is not None or agent is None else agent.version
+        asked = members_of(request)
         attempts = DecisionAttempts(
-            process, place, work, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk
+            process, place, work, asked=asked, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk
         )
-        return process.in_order(place, spanned(process, "decision", name, place, request, attempts.through))
+        return process.in_order(place, spanned(process, "decision", name, place, asked, attempts.through))
 
-    def wrap_model(self, call: Callable[..., Any], name: str = "model", **how: Any) -> Callable[..., Any]:
+    def wrap_model(
+        self, call: Callable[..., Any], name: str = "model", **how: Unpack[DecisionOptions]
+    ) -> Callable[..., Any]:
         """Return a function for a framework that owns the loop: each call of it is a decision.
 
         The function takes options or one request, whose ``model`` a rerun may replace.
         ``client = process.wrap_model(openai.chat.completions.create)``; ``how`` are options of ``decide``.
         """
+        check_options("wrap_model", None, how, dict.fromkeys(_OPTIONS))
+        kind = result_type(call)
 
         @wraps(call)
         async def decide(*arguments: Any, **options: Any) -> Any:
             if len(arguments) == 1 and not options:
-                return await self.decide(name, call, arguments[0], **how)
+                return await self._decided(name, call, arguments[0], kind, **how)
             request = {**({"arguments": list(arguments)} if arguments else {}), **options}
 
             def called(asked: Mapping[str, Any]) -> Any:
                 """Call with the options of the request: a rerun may name another model in it."""
                 return call(*arguments, **{option: asked[option] for option in options})
 
-            return await self.decide(name, called, request, **how)
+            return await self._decided(name, called, request, kind, **how)
 
         return decide
 
@@ -142,12 +167,16 @@ class DecisionCalls(DurableCalls):
         retry: Retry | None = None,
         timeout: float | timedelta | None = None,
     ) -> Callable[..., Any]:
-        """Return a function for a framework that owns the loop: each call of it is a step that is a tool call."""
+        """Return a function for a framework that owns the loop: each call of it is a step that is a tool call.
+
+        All options of that function are those of ``call``.
+        """
         tool = name or name_of(call)
 
         @wraps(call)
         async def call_tool(*arguments: Any, **options: Any) -> Any:
-            return await self.tool(tool, call, *arguments, retry=retry, timeout=timeout, **options)
+            check_options(f"the tool {tool}", call, options)
+            return await own_step(self._durable, tool, call, arguments, options, _TOOL_CALL, None, retry, timeout)
 
         return call_tool
 
@@ -156,6 +185,7 @@ class DecisionCalls(DurableCalls):
         self,
         name: str,
         call: Callable[..., Any],
+        /,
         *arguments: Any,
         key: str | None = None,
         retry: Retry | None = None,
@@ -178,4 +208,8 @@ class DecisionCalls(DurableCalls):
 
 def _on_model(request: Any, model: str) -> Any:
     """Return the request for another model; a request that names none as it is."""
-    return {**request, "model": model} if isinstance(request, Mapping) and "model" in request else request
+    if isinstance(request, Mapping):
+        return {**request, "model": model} if "model" in request else request
+    from seekpoint.schemas.values.models import with_member
+
+    return with_member(request, "model", model) if hasattr(request, "model") else request

@@ -12,14 +12,13 @@ import msgspec
 from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
 from seekpoint.producers.durable.durable_process import DurableProcess
-from seekpoint.producers.durable.steps.step_calls import Attempts, dumped
+from seekpoint.producers.durable.steps.step_calls import Attempts, journaled
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.errors import InvalidSetting, ReplayDivergence
 from seekpoint.schemas.values.json_values import dump, load
 
-__all__ = ["DecisionAttempts", "check_usage", "plain", "raise_difference", "tool_calls_in"]
+__all__ = ["DecisionAttempts", "check_usage", "raise_difference", "tool_calls_in"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -29,6 +28,8 @@ _NO_MORE = object()
 class DecisionAttempts(Attempts):
     """The attempts of one decision that is not recorded, or in doubt."""
 
+    asked: Any = None
+    """The request; a model as the dict of its members."""
     prompts: Prompts = msgspec.field(default_factory=Prompts)
     policy: str | None = None
     usage: Callable[[Any], Usage | None] | Usage | None = None
@@ -37,7 +38,7 @@ class DecisionAttempts(Attempts):
     def _start(self) -> float:
         process, place, work = self.process, self.place, self.work
         began = process.clock.monotonic()
-        written = self.prompts.shortened(place.key, work.arguments[0], process.limits)
+        written = self.prompts.shortened(place.key, self.asked, process.limits)
         process.send(
             b.DecisionStarted(
                 key=place.key, position=place.position, name=work.name, digest=work.digest, request=written.text,
@@ -49,6 +50,7 @@ class DecisionAttempts(Attempts):
 
     async def _whole(self, answer: Any) -> Any:
         """Return a stream as a list of its chunks, a blocking one read in a thread; any other value as it is."""
+        plain = _plain if self.work.kind is None else _as_it_is  # a model is rebuilt by its annotation
         if isinstance(answer, AsyncIterable):
             return [self._seen(plain(chunk)) async for chunk in answer]
         if isinstance(answer, Iterator):
@@ -63,10 +65,12 @@ class DecisionAttempts(Attempts):
             self.on_chunk(chunk)
         return chunk
 
-    async def _succeed(self, value: Any, began: float) -> Json:
-        text = dumped(value, self.place.key, self.process)
-        usage = self._usage_of(value)
-        request = self.work.arguments[0]
+    async def _succeed(self, value: Any, began: float) -> Any:
+        text, result = journaled(value, self.work.kind, self.place.key, self.process, self.work.call)
+        if self.work.kind is not None:
+            value = load(text)
+        usage = self._usage_of(value, result)
+        request = self.asked
         requested = request.get("model") if isinstance(request, Mapping) else None
         model = model_in(value) or (requested if isinstance(requested, str) else None)
         prices = self.process.session.prices
@@ -77,11 +81,12 @@ class DecisionAttempts(Attempts):
             usage=None if usage is None else dump(usage.to_dict()),
             cost_usd=None if cost is None else format(cost, "f"),
         )  # fmt: skip
-        return text
+        return result
 
-    def _usage_of(self, value: Any) -> Usage | None:
+    def _usage_of(self, value: Any, result: Any) -> Usage | None:
+        """Return the usage in ``value``, the response as plain values; a function reads it from what the code gets."""
         try:
-            found = self.usage(value) if callable(self.usage) else self.usage or usage_in(value)
+            found = self.usage(result) if callable(self.usage) else self.usage or usage_in(value)
             if found is None or isinstance(found, Usage):
                 return found
             logger.warning("%s: usage= returned no Usage, but %s", self.place.key, type(found).__name__)
@@ -110,7 +115,7 @@ async def raise_difference(process: DurableProcess, error: ReplayDivergence, req
     """Raise ``error`` with the first difference of the requests, if the journal still has the recorded one."""
     if error.asks is not None:  # the same error as of an earlier call, which has its difference
         raise error
-    key, text = error.key, dump(plain(request), process.limits)
+    key, text = error.key, dump(request, process.limits, True)
     error.asks = b.DecisionStarted(request=text)
     try:
         found = process.session.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
@@ -123,7 +128,11 @@ async def raise_difference(process: DurableProcess, error: ReplayDivergence, req
     raise error
 
 
-def plain(value: Any) -> Any:
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _plain(value: Any) -> Any:
     """Return a client's response as plain values, by its ``model_dump`` or ``to_dict``; any other value as it is."""
     for name in ("model_dump", "to_dict"):
         convert = getattr(value, name, None)

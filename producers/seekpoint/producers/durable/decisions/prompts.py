@@ -43,14 +43,14 @@ class Prompts:
         """Return ``request`` without the first messages that it shares with the decision before."""
         messages = request.get(_MESSAGES) if isinstance(request, Mapping) else None
         if not isinstance(messages, list):
-            return Shortened(dump(request, limits))
-        texts = [dump(message, limits) for message in messages]
+            return Shortened(dump(request, limits, True))
+        texts = [dump(message, limits, True) for message in messages]
         pairs = zip(texts, self._messages, strict=False)
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         before, self._key, self._messages = self._key, key, texts
         if not shared or before is None:
-            return Shortened(dump(request, limits))
-        return Shortened(dump({**request, _MESSAGES: messages[shared:]}, limits), before, shared)
+            return Shortened(dump(request, limits, True))
+        return Shortened(dump({**request, _MESSAGES: messages[shared:]}, limits, True), before, shared)
 
 
 async def requests_in(entries: AsyncIterator[Entry]) -> dict[str, Any]:

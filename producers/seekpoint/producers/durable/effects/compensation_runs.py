@@ -17,10 +17,18 @@ from seekpoint.producers.durable.effects.effect_facts import EffectRequest
 from seekpoint.producers.durable.effects.effect_runs import EffectRun
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.steps.annotations import rebuilt_arguments
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line
-from seekpoint.schemas.errors import EffectFailed, EffectUnknown, LimitExceeded, ObligationStuck, UnknownConnector
+from seekpoint.schemas.errors import (
+    EffectFailed,
+    EffectUnknown,
+    LimitExceeded,
+    ObligationStuck,
+    RecordedValueInvalid,
+    UnknownConnector,
+)
 from seekpoint.schemas.state.calls import Obligation
 from seekpoint.schemas.values.json_values import load
 
@@ -56,7 +64,7 @@ async def compensate(process: DurableProcess) -> None:
             continue
         try:
             await settle_obligation(process, obligation)
-        except (EffectUnknown, EffectFailed, UnknownConnector) as exc:
+        except (EffectUnknown, EffectFailed, UnknownConnector, RecordedValueInvalid) as exc:
             logger.warning(
                 "%s: the compensation of %s is still due: %s",
                 process.process_id,
@@ -115,21 +123,32 @@ async def _run(process: DurableProcess, obligation: Obligation) -> None:
     arguments, options = (given["arguments"], given["options"]) if isinstance(given, dict) else (given, {})
     connector = obligation.name.removeprefix(CONNECTOR) if obligation.name.startswith(CONNECTOR) else None
     key = f"{UNDO}{obligation.key}"
+    call = None if connector else _callable(process, obligation)
+    function = call or _dispatch(process, connector)
+    given, taken = (tuple(arguments), options) if function is None else rebuilt_arguments(
+        function, arguments, options, key
+    )  # fmt: skip
+    extra = {"output": output} if function is None else rebuilt_arguments(function, (), {"output": output}, key)[1]
     request = EffectRequest(
         name=obligation.name,
-        call=None if connector else _callable(process, obligation),
-        arguments=tuple(arguments),
-        options=options,
+        call=call,
+        arguments=given,
+        options=taken,
         arguments_json=row["asked"],
         digest=text_digest(key, row["asked"]),
         connector=connector,
         compensates=obligation.key,
         retry=COMPENSATION_RETRY,
-        extra={"output": output},
+        extra=extra,
     )
     place = CallPlace(key, 0, process.written.calls.get(key), process.matcher.main)  # position 0: in no order
     with process.cancellation.compensating():
         await spanned(process, "effect", request.name, place, row["asked"], EffectRun(process, place, request).run)()
+
+
+def _dispatch(process: DurableProcess, connector: str | None) -> Callable[..., Any] | None:
+    known = process.effects.connectors
+    return known[connector].dispatch if connector is not None and connector in known else None
 
 
 def _callable(process: DurableProcess, obligation: Obligation) -> Callable[..., Any]:

@@ -33,7 +33,7 @@ class EffectCalls(DurableCalls):
 
     @_as_effect_call
     def effect(
-        self, name: str, call: Callable[..., Any] | None = None, *arguments: Any,
+        self, name: str, call: Callable[..., Any] | None = None, /, *arguments: Any,
         semantics: Effect | str = "idempotent", key: str | None = None,
         reconcile: Callable[..., Any] | None = None, connector: str | None = None, business_key: str | None = None,
         compensate: Callable[..., Any] | str | None = None, retry: Retry | None = None,
@@ -42,10 +42,10 @@ class EffectCalls(DurableCalls):
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
         """Change an outside system: ``call(*arguments, **options)``, after this owner's intent is confirmed.
 
-        The outcome is recorded. An effect is in doubt if the owner died in between, or the call raised or timed out. An
-        ``IDEMPOTENT`` one is then called again with the same key; an ``AT_MOST_ONCE`` one is settled by a reconciler, a
-        former owner or a person. ``call`` gets ``idempotency_key=`` and ``business_key=`` if it accepts them. It raises
-        ``NotDone`` if nothing was done.
+        The outcome is recorded, and rebuilt as the model that the annotation of ``call`` names. An effect is in doubt
+        if the owner died in between, or the call raised or timed out. An ``IDEMPOTENT`` one is then called again with
+        the same key; an ``AT_MOST_ONCE`` one is settled by a reconciler, a former owner or a person. ``call`` gets
+        ``idempotency_key=`` and ``business_key=`` if it accepts them. It raises ``NotDone`` if nothing was done.
 
         ``reconcile`` gets the same arguments and returns an ``Answer`` or a ``Reconciled``. ``connector`` names a
         registered ``Connector``, whose ``dispatch`` is called unless ``call`` is given. ``business_key`` is unique per

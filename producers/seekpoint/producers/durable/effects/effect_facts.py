@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
@@ -12,6 +13,7 @@ from seekpoint.producers.durable.effects.compensation_names import UNDO
 from seekpoint.producers.durable.effects.connectors import ATTEMPTS_MAX, Connector, Reconciled, accepts
 from seekpoint.producers.durable.effects.effect_resolution import Effect, EffectStatus, End, Situation, is_known_undone
 from seekpoint.producers.durable.effects.verdict_matching import ExternalOutcome, external_outcome_for
+from seekpoint.producers.durable.steps.annotations import result_type
 from seekpoint.producers.durable.steps.retries import ONCE, Retry
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import Refused
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
     from seekpoint.schemas.state.calls import Call
+    from seekpoint.schemas.values.value_types import ValueType
 
 __all__ = ["EffectFacts", "EffectRequest"]
 
@@ -149,6 +152,14 @@ class EffectFacts:
         if call is None:
             raise Refused("an effect needs something to call", process_id=self._process.process_id, key=self.key)
         return call
+
+    @cached_property
+    def output_type(self) -> ValueType | None:
+        """Return what the annotation of the function to call says of its output, if this program knows the function."""
+        call = self._request.call
+        if call is None and self._request.connector in self._process.effects.connectors:
+            call = self._process.effects.connectors[str(self._request.connector)].dispatch
+        return None if call is None else result_type(call)
 
     @property
     def reconciler(self) -> Callable[..., Any] | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from seekpoint.producers.durable.effects.effect_calls import EffectCalls, own_effect, register
+from seekpoint.producers.durable.steps.annotations import note_result_type
 from seekpoint.producers.durable.steps.terms import check_options, name_of
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class EffectStep(Generic[P, T]):
         self._how = how
         self.__doc__ = call.__doc__
 
-    def __call__(self, process: EffectCalls, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+    def __call__(self, process: EffectCalls, /, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
         """Make the effect in ``process``. All options are the function's: ``InvalidOption`` names one it has not."""
         if options:
             check_options(f"the effect {self.name}", self.call, options)
@@ -107,4 +109,6 @@ class _Decorator:
     @overload
     def __call__(self, call: Callable[P, T]) -> EffectStep[P, T]: ...
     def __call__(self, call: Callable[..., Any]) -> EffectStep[..., Any]:
+        if "<locals>" in getattr(call, "__qualname__", ""):  # only here are the names around it known
+            note_result_type(call, sys._getframe(1).f_locals)
         return EffectStep(call, self._name or name_of(call), self._how)

@@ -30,6 +30,7 @@ from seekpoint.producers.durable.failures.recorded_failures import (
 )
 from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import Retry
+from seekpoint.producers.durable.steps.step_calls import journaled, rebuilt
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.config.settings import Settings
@@ -41,6 +42,7 @@ from seekpoint.schemas.errors import (
     EffectUnknown,
     HandleLost,
     IllegalCall,
+    InvalidValue,
     LimitExceeded,
     Refused,
     UnserializableValue,
@@ -115,7 +117,8 @@ class EffectRun:
         if self._request.compensate is not None and record.status == EffectStatus.SUCCEEDED:
             process.effects.compensations[self._place.key] = self._request.compensate
         if record.error is None:
-            return load(record.output or "null")
+            text, kind = record.output or "null", self._effect.output_type
+            return load(text) if kind is None else rebuilt(text, kind, process, self._place.key)
         process_id, key, seq = process.process_id, self._place.key, process.written.entry_seq(record)
         if error is None:
             again = recorded_failure(record.error, process_id=process_id, key=key, seq=seq)
@@ -304,8 +307,9 @@ class EffectRun:
     async def _settle_done(self, output: Any, by: str) -> None:
         """Settle as succeeded. An output that does not fit an entry is replaced by an error."""
         try:
-            await self._settle("succeeded", by=by, output=dump(output, self._process.limits))
-        except (UnserializableValue, LimitExceeded) as exc:
+            text, _ = journaled(output, self._effect.output_type, self._place.key, self._process, self._request.call)
+            await self._settle("succeeded", by=by, output=text)
+        except (UnserializableValue, LimitExceeded, InvalidValue) as exc:
             self._effect.error = exc
             await self._settle("succeeded", by=by, error=self._failure(exc))
 
@@ -380,7 +384,7 @@ class EffectRun:
 
 def _is_final(error: Exception, retry: Retry) -> bool:
     """Whether ``error`` proves that nothing was done."""
-    if isinstance(error, UnserializableValue | LimitExceeded):
+    if isinstance(error, UnserializableValue | LimitExceeded | InvalidValue):
         return False  # raised by another call inside this one
     return isinstance(error, NotDone) or not retry.is_retryable(error)
 

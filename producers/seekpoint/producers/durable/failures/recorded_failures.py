@@ -24,6 +24,7 @@ from seekpoint.schemas.errors import (
     EffectUnknown,
     HandleLost,
     LimitExceeded,
+    RecordedValueInvalid,
     ReplayDivergence,
     SeekpointError,
     StepFailed,
@@ -45,7 +46,10 @@ __all__ = [
     "unwrapped",
 ]
 
-_NO_FAILURES = (HandleLost, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded, Cancelled)
+_NO_FAILURES = (
+    HandleLost, ReplayDivergence, RecordedValueInvalid, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded,
+    Cancelled,
+)  # fmt: skip
 """The process has ended, its code is wrong, or a person has to decide: the call itself stays in doubt."""
 _UNDONE = "undone"
 _DATA_CHARACTERS_MAX = 16_000

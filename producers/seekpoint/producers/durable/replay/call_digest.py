@@ -16,7 +16,8 @@ __all__ = ["arguments_text", "text_digest"]
 def arguments_text(arguments: tuple[Any, ...], options: Mapping[str, Any], limits: Limits = DEFAULT_LIMITS) -> Json:
     """Return the canonical text of a call's arguments: a list, or an object with arguments and options.
 
-    Raises ``UnserializableValue`` or ``LimitExceeded``, with the path to the argument.
+    A model is the object of its members: a dict of these has the same text. Raises ``UnserializableValue`` or
+    ``LimitExceeded``, with the path to the argument.
 
     >>> arguments_text((1, 1.0, True, "1"), {})
     '[1,1.0,true,"1"]'
@@ -24,8 +25,8 @@ def arguments_text(arguments: tuple[Any, ...], options: Mapping[str, Any], limit
     '{"arguments":["order-1"],"options":{"limit":3}}'
     """
     if options:
-        return dump({"arguments": list(arguments), "options": dict(options)}, limits)
-    return dump(list(arguments), limits)
+        return dump({"arguments": list(arguments), "options": dict(options)}, limits, True)
+    return dump(list(arguments), limits, True)
 
 
 def text_digest(name: str, text: Json) -> str:

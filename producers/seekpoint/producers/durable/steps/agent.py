@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import sys
 import tokenize
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from seekpoint.producers.durable.steps.terms import retry_of
 from seekpoint.schemas.errors import InvalidName, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from seekpoint.producers.durable.steps.annotations import AgentTypes
     from seekpoint.producers.durable.steps.rates import Rate
     from seekpoint.producers.durable.steps.schedules import Schedule
 
@@ -78,6 +82,11 @@ class Agent(Generic[InputT, OutputT]):
     def definition(self) -> str:
         """BLAKE2b-128 of the function's source without comments and layout; of its name where there is no source."""
         return blake2b(_source_of(self.run).encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+    @cached_property
+    def types(self) -> AgentTypes:
+        """What the annotations of its function say of its input and its output."""
+        return _types_of(self.run)
 
     @property
     def needs_input(self) -> bool:
@@ -154,7 +163,10 @@ def agent(
     def made(run: Run) -> Agent[Any, Any]:
         if not callable(run):
             raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
-        return Agent(name, str(version), run, pinned, retry_steps, retry, rate, made_schedule)
+        found = Agent[Any, Any](name, str(version), run, pinned, retry_steps, retry, rate, made_schedule)
+        if "<locals>" in getattr(run, "__qualname__", ""):  # only here are the names around it known
+            vars(found)["types"] = _types_of(run, sys._getframe(1).f_locals)
+        return found
 
     return made
 
@@ -165,6 +177,12 @@ def check_is_agent(given: object) -> None:
         raise Refused(
             "only an agent can be run", found=repr(given)[:80], hint="put @agent(name, version) over its function"
         )
+
+
+def _types_of(run: Run, names: Mapping[str, Any] | None = None) -> AgentTypes:
+    from seekpoint.producers.durable.steps.annotations import agent_types  # a program that only submits starts without
+
+    return agent_types(run, names)
 
 
 def _source_of(run: Run) -> str:

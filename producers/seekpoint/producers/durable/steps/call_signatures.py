@@ -103,19 +103,19 @@ class StepCall(Protocol):
 
     @overload
     def __call__(
-        self, name: str, call: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs
+        self, name: str, call: Callable[P, Awaitable[T]], /, *arguments: P.args, **options: P.kwargs
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def __call__(
-        self, name: str, call: Callable[P, T], *arguments: P.args, **options: P.kwargs
+        self, name: str, call: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def __call__(
-        self, name: str, call: Callable[[Unpack[Ts]], Awaitable[T]], *arguments: *Ts, **how: Unpack[StepOptions]
+        self, name: str, call: Callable[[Unpack[Ts]], Awaitable[T]], /, *arguments: *Ts, **how: Unpack[StepOptions]
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def __call__(
-        self, name: str, call: Callable[[Unpack[Ts]], T], *arguments: *Ts, **how: Unpack[StepOptions]
+        self, name: str, call: Callable[[Unpack[Ts]], T], /, *arguments: *Ts, **how: Unpack[StepOptions]
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def __call__(
@@ -161,16 +161,16 @@ class BlockingStepCall(Protocol):
     """The same of a ``SyncProcess``."""
 
     @overload
-    def __call__(self, name: str, call: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs) -> T: ...
+    def __call__(self, name: str, call: Callable[P, Awaitable[T]], /, *arguments: P.args, **options: P.kwargs) -> T: ...
     @overload
-    def __call__(self, name: str, call: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T: ...
+    def __call__(self, name: str, call: Callable[P, T], /, *arguments: P.args, **options: P.kwargs) -> T: ...
     @overload
     def __call__(
-        self, name: str, call: Callable[[Unpack[Ts]], Awaitable[T]], *arguments: *Ts, **how: Unpack[StepOptions]
+        self, name: str, call: Callable[[Unpack[Ts]], Awaitable[T]], /, *arguments: *Ts, **how: Unpack[StepOptions]
     ) -> T: ...
     @overload
     def __call__(
-        self, name: str, call: Callable[[Unpack[Ts]], T], *arguments: *Ts, **how: Unpack[StepOptions]
+        self, name: str, call: Callable[[Unpack[Ts]], T], /, *arguments: *Ts, **how: Unpack[StepOptions]
     ) -> T: ...
     @overload
     def __call__(self, name: str, call: Keyed0[Awaitable[T]], /, **how: Unpack[StepOptions]) -> T: ...
@@ -205,23 +205,24 @@ class EffectCall(Protocol):
 
     @overload
     def __call__(
-        self, name: str, call: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs
+        self, name: str, call: Callable[P, Awaitable[T]], /, *arguments: P.args, **options: P.kwargs
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def __call__(
-        self, name: str, call: Callable[P, T], *arguments: P.args, **options: P.kwargs
+        self, name: str, call: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def __call__(
         self,
         name: str,
         call: Callable[[Unpack[Ts]], Awaitable[T]],
+        /,
         *arguments: *Ts,
         **how: Unpack[EffectOptions],
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def __call__(
-        self, name: str, call: Callable[[Unpack[Ts]], T], *arguments: *Ts, **how: Unpack[EffectOptions]
+        self, name: str, call: Callable[[Unpack[Ts]], T], /, *arguments: *Ts, **how: Unpack[EffectOptions]
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def __call__(
@@ -263,7 +264,7 @@ class EffectCall(Protocol):
     ) -> Coroutine[Any, Any, T]: ...
     @overload
     def __call__(
-        self, name: str, call: None = None, *arguments: Any, **how: Unpack[EffectOptions]
+        self, name: str, call: None = None, /, *arguments: Any, **how: Unpack[EffectOptions]
     ) -> Coroutine[Any, Any, Any]: ...
 
 
@@ -271,20 +272,21 @@ class BlockingEffectCall(Protocol):
     """The same of a ``SyncProcess``."""
 
     @overload
-    def __call__(self, name: str, call: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs) -> T: ...
+    def __call__(self, name: str, call: Callable[P, Awaitable[T]], /, *arguments: P.args, **options: P.kwargs) -> T: ...
     @overload
-    def __call__(self, name: str, call: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T: ...
+    def __call__(self, name: str, call: Callable[P, T], /, *arguments: P.args, **options: P.kwargs) -> T: ...
     @overload
     def __call__(
         self,
         name: str,
         call: Callable[[Unpack[Ts]], Awaitable[T]],
+        /,
         *arguments: *Ts,
         **how: Unpack[EffectOptions],
     ) -> T: ...
     @overload
     def __call__(
-        self, name: str, call: Callable[[Unpack[Ts]], T], *arguments: *Ts, **how: Unpack[EffectOptions]
+        self, name: str, call: Callable[[Unpack[Ts]], T], /, *arguments: *Ts, **how: Unpack[EffectOptions]
     ) -> T: ...
     @overload
     def __call__(self, name: str, call: Keyed0[Awaitable[T]], /, **how: Unpack[EffectOptions]) -> T: ...
@@ -315,7 +317,7 @@ class BlockingEffectCall(Protocol):
         self, name: str, call: Keyed4[A, B, C, D, T], a: A, b: B, c: C, d: D, /, **how: Unpack[EffectOptions]
     ) -> T: ...
     @overload
-    def __call__(self, name: str, call: None = None, *arguments: Any, **how: Unpack[EffectOptions]) -> Any: ...
+    def __call__(self, name: str, call: None = None, /, *arguments: Any, **how: Unpack[EffectOptions]) -> Any: ...
 
 
 class DecideCall(Protocol):

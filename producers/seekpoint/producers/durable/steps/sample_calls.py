@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.steps.annotations import result_type
 from seekpoint.producers.durable.steps.body_runner import run_body
-from seekpoint.producers.durable.steps.step_calls import answered, dumped, failed, failure_of
+from seekpoint.producers.durable.steps.step_calls import answered, failed, failure_of, journaled
 from seekpoint.producers.durable.steps.terms import callable_of
 from seekpoint.producers.durable.waits.timer_calls import moment_of
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.values.json_values import load
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from seekpoint.schemas.values.value_types import ValueType
 
 
 __all__ = ["SampleCalls", "recorded"]
@@ -60,9 +62,9 @@ class SampleCalls(DurableCalls):
         builtin nor registered; ``UnserializableValue``, ``LimitExceeded``, ``ReplayDivergence``.
         """
         process = self._durable
-        place = process.matcher.place("sample", name, "", key)
-        return _recorded_outcome(process, place) or process.in_order(
-            place, _from_body, process, place, name, callable_of(call, name)
+        place, kind = process.matcher.place("sample", name, "", key), result_type(call)
+        return _recorded_outcome(process, place, kind) or process.in_order(
+            place, _from_body, process, place, name, callable_of(call, name), kind
         )
 
 
@@ -72,22 +74,26 @@ def _sample(process: DurableProcess, name: str, take: Callable[[], Any]) -> Coro
     return _recorded_outcome(process, place) or process.in_order(place, recorded, process, place, name, "", take())
 
 
-def _recorded_outcome(process: DurableProcess, place: CallPlace) -> Coroutine[Any, Any, Any] | None:
+def _recorded_outcome(
+    process: DurableProcess, place: CallPlace, kind: ValueType | None = None
+) -> Coroutine[Any, Any, Any] | None:
     """Return the recorded value or failure of the sample at ``place``; None if it has to be taken."""
     record = place.record
     if record is None or record.status == "started":  # a failed one that was set aside
         return None
     if record.status == "failed":
         return process.in_order(place, failed, record, process, place)
-    return process.in_order(place, answered, record)
+    return process.in_order(place, answered, record, kind, process, place)
 
 
-async def _from_body(process: DurableProcess, place: CallPlace, name: str, call: Callable[[], Any]) -> Any:
+async def _from_body(
+    process: DurableProcess, place: CallPlace, name: str, call: Callable[[], Any], kind: ValueType | None
+) -> Any:
     failed_at = None if place.record is None else place.record.seq
     try:
         with process.matcher.inside(place, lenient_below_seq=failed_at):
             value = await run_body(process, call, (), {}, None, place.key)
-        return await recorded(process, place, name, "", value)
+        return await recorded(process, place, name, "", value, kind, call)
     except Exception as exc:
         from seekpoint.producers.durable.failures.recorded_failures import failure_text, is_failure
 
@@ -99,8 +105,16 @@ async def _from_body(process: DurableProcess, place: CallPlace, name: str, call:
     raise failure_of(process, place, failure, text)
 
 
-async def recorded(process: DurableProcess, place: CallPlace, name: str, digest: str, value: Any) -> Any:
+async def recorded(
+    process: DurableProcess,
+    place: CallPlace,
+    name: str,
+    digest: str,
+    value: Any,
+    kind: ValueType | None = None,
+    call: Callable[..., Any] | None = None,
+) -> Any:
     """Journal ``value`` as the sample at ``place``; return what a replay will return, once it is acknowledged."""
-    text = dumped(value, place.key, process)
+    text, result = journaled(value, kind, place.key, process, call)
     await process.append(b.Sampled(key=place.key, position=place.position, name=name, digest=digest, value=text))
-    return load(text)
+    return result

@@ -19,6 +19,7 @@ import msgspec
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.steps.annotations import result_type, why_untyped
 from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import TRANSIENT, Retry
 from seekpoint.producers.durable.steps.terms import callable_of, check_options, retry_of, seconds
@@ -30,6 +31,7 @@ from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.call_signatures import StepCall
+    from seekpoint.schemas.values.value_types import ValueType
 
 __all__ = [
     "Attempts",
@@ -39,10 +41,11 @@ __all__ = [
     "as_step_call",
     "counted_step",
     "default_retry",
-    "dumped",
     "failed",
     "failure_of",
+    "journaled",
     "own_step",
+    "rebuilt",
 ]
 
 _KEY_PARAMETER = "idempotency_key"
@@ -58,7 +61,7 @@ class StepCalls(DurableCalls):
 
     @as_step_call
     def step(
-        self, name: str, call: Callable[..., Any], *arguments: Any, key: str | None = None,
+        self, name: str, call: Callable[..., Any], /, *arguments: Any, key: str | None = None,
         retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
         """Run ``call(*arguments, **options)`` once; from then on its result or exception is recorded.
@@ -72,10 +75,10 @@ class StepCalls(DurableCalls):
         ``key``, ``retry`` and ``timeout`` are never the function's: ``InvalidOption`` names an option that neither has,
         and one that both have (make the function a step of its own: ``@step``).
 
-        What it returns is what a replay returns: rebuilt from the journal's text (dicts have their keys sorted).
-        Raises what ``call`` raised; ``UnserializableValue`` or ``LimitExceeded`` if its result cannot be journaled
-        (remembered too); ``StepFailed`` for an exception whose class is neither builtin nor registered
-        (``register_failure``); ``ReplayDivergence``.
+        What it returns is what a replay returns: rebuilt from the journal's text (dicts have their keys sorted), as the
+        model that the annotation of ``call`` names. Raises what ``call`` raised; ``UnserializableValue``,
+        ``InvalidValue`` or ``LimitExceeded`` if its result cannot be journaled (remembered too); ``StepFailed`` for an
+        exception whose class is neither builtin nor registered (``register_failure``); ``ReplayDivergence``.
         """
         return counted_step(self._durable, name, call, arguments, options, {}, key, retry, timeout)
 
@@ -98,7 +101,7 @@ def own_step(
 ) -> Coroutine[Any, Any, Any]:  # fmt: skip
     """Return the step where ``options`` are known to be the function's."""
     text = arguments_text(arguments, options, process.limits)
-    digest = text_digest(name, text)
+    digest, kind = text_digest(name, text), result_type(call)
     try:
         place = process.matcher.place("step", name, digest, key)
     except ReplayDivergence as exc:
@@ -108,12 +111,12 @@ def own_step(
     record = place.record
     if record is not None:
         if record.status == "succeeded":
-            return process.in_order(place, answered, record)
+            return process.in_order(place, answered, record, kind, process, place)
         if record.status == "failed":
             return process.in_order(place, failed, record, process, place)
     work = Work(
         name, digest, text, callable_of(call, name), arguments, options,
-        retry_of(retry, default_retry(process)), seconds(timeout), counts=counts,
+        retry_of(retry, default_retry(process)), seconds(timeout), counts=counts, kind=kind,
     )  # fmt: skip
     run = Attempts(process, place, work).through
     if process.tracer is not None:
@@ -129,9 +132,10 @@ def default_retry(process: DurableProcess) -> Retry:
     return TRANSIENT if agent is None or agent.retry_steps is None else agent.retry_steps
 
 
-async def answered(record: Call) -> Any:
-    """Return the recorded result of a call, as a new object."""
-    return load(record.output or "null")
+async def answered(record: Call, kind: ValueType | None, process: DurableProcess, place: CallPlace) -> Any:
+    """Return the recorded result of a call, as a new object: of ``kind``, if its function's annotation names one."""
+    text = record.output or "null"
+    return load(text) if kind is None else rebuilt(text, kind, process, place.key)
 
 
 async def failed(record: Call, process: DurableProcess, place: CallPlace) -> Any:
@@ -169,6 +173,8 @@ class Work(NamedTuple):
     """What an attempt is expected to use at most, by dimension of a budget."""
     counts: Mapping[str, int] = MappingProxyType({})
     """What every attempt uses, whatever its outcome: tool calls, model calls."""
+    kind: ValueType | None = None
+    """What the annotation of ``call`` says of its results; None if it names no model."""
 
 
 class Attempts(msgspec.Struct):
@@ -202,7 +208,7 @@ class Attempts(msgspec.Struct):
                 await admit(process, self.place, {**work.counts, **(work.estimate or {})})
             began = self._start()
             try:
-                text = await self._succeed(await self._call(), began)
+                result = await self._succeed(await self._call(), began)
             except Exception as exc:
                 from seekpoint.producers.durable.failures.recorded_failures import is_failure
 
@@ -211,13 +217,13 @@ class Attempts(msgspec.Struct):
                 await self._fail(exc, began)
             else:
                 process.matcher.ended(self.place)
-                return load(text)
+                return result
 
-    async def _succeed(self, value: Any, began: float) -> Json:
-        """Record the result of the body; return its text."""
-        text = dumped(value, self.place.key, self.process)
+    async def _succeed(self, value: Any, began: float) -> Any:
+        """Record the result of the body; return it as each later run gets it."""
+        text, result = journaled(value, self.work.kind, self.place.key, self.process, self.work.call)
         await self._end("succeeded", began, output=text)
-        return text
+        return result
 
     async def _resume(self, known: Call) -> None:
         """Continue to count the attempts of a step in doubt; wait what was left of the wait before the next one."""
@@ -319,13 +325,31 @@ class Attempts(msgspec.Struct):
         self.attempt += 1
 
 
-def dumped(value: Any, key: str, process: DurableProcess) -> Json:
-    """Return the text of a call's result. ``UnserializableValue`` and ``LimitExceeded`` name the call."""
+def journaled(
+    value: Any, kind: ValueType | None, key: str, process: DurableProcess, call: Callable[..., Any] | None = None
+) -> tuple[Json, Any]:
+    """Return the text of the result of ``call``, and what every later run gets.
+
+    ``UnserializableValue``, ``LimitExceeded`` and ``InvalidValue`` name the call.
+    """
     try:
-        return dump(value, process.limits)
+        if kind is not None:
+            return kind.checked(value, process.limits, f"the result of {key}", process_id=process.process_id, key=key)
+        text = dump(value, process.limits)
+        return text, load(text)
     except (UnserializableValue, LimitExceeded) as exc:
         facts = {**exc.facts, "process_id": process.process_id, "key": key}
-        raise type(exc)(f"the result of {key}: {exc.message}", hint=exc.hint, **facts) from exc
+        hint = exc.hint
+        if kind is None and call is not None and isinstance(exc, UnserializableValue):
+            why = why_untyped(call)
+            if why is not None:
+                hint = f"the annotation of its function cannot be evaluated: {why}; define the class in its module"
+        raise type(exc)(f"the result of {key}: {exc.message}", hint=hint, **facts) from exc
+
+
+def rebuilt(text: Json, kind: ValueType, process: DurableProcess, key: str) -> Any:
+    """Return the recorded result of the call ``key``. ``RecordedValueInvalid`` names the call."""
+    return kind.rebuilt(text, f"the result of {key}", process_id=process.process_id, key=key)
 
 
 def _takes_key(call: Callable[..., Any]) -> bool:

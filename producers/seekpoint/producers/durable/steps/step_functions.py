@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
+from seekpoint.producers.durable.steps.annotations import note_result_type
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import StepCalls, own_step
 from seekpoint.producers.durable.steps.terms import check_options, name_of
@@ -47,7 +49,7 @@ class Step(Generic[P, T]):
         self._key = key
         self.__doc__ = call.__doc__
 
-    def __call__(self, process: StepCalls, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+    def __call__(self, process: StepCalls, /, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
         """Return the step of ``process``. All options are the function's: ``InvalidOption`` names one it has not."""
         if options:
             check_options(f"the step {self.name}", self.call, options)
@@ -106,5 +108,7 @@ class _Decorator:
     @overload
     def __call__(self, call: Callable[P, T]) -> Step[P, T]: ...
     def __call__(self, call: Callable[..., Any]) -> Step[..., Any]:
+        if "<locals>" in getattr(call, "__qualname__", ""):  # only here are the names around it known
+            note_result_type(call, sys._getframe(1).f_locals)
         name, retry, timeout = self._given
         return Step(call, name or name_of(call), retry, timeout)

@@ -17,6 +17,7 @@ from seekpoint.producers.durable.durable_process import DurableCalls, DurablePro
 from seekpoint.producers.durable.effects.fork_effects import check_fork_may
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, check_is_agent
+from seekpoint.producers.durable.steps.agent_values import journaled_input
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused, ReplayDivergence
@@ -46,8 +47,8 @@ class ChildCalls(DurableCalls):
         as in ``f"{process.process_id}.1"``, so that a fork has children of its own. The child ends before the turn or
         the run does, awaited or not. On a worker that has code for ``agent`` the child is submitted to the inbox, and
         any worker runs it. Elsewhere it runs beside this code, and if this run fails, the child is released as it
-        stands and resumed with this process. Raises ``ReplayDivergence``, ``UnserializableValue``, and ``Refused`` for
-        this process's own id.
+        stands and resumed with this process. Raises ``ReplayDivergence``, ``UnserializableValue``, ``InvalidValue``
+        for an input that does not fit the agent's annotation, and ``Refused`` for this process's own id.
         """
         from seekpoint.producers.durable.waits.child_runs import Child
 
@@ -56,7 +57,7 @@ class ChildCalls(DurableCalls):
         if child_id == process.process_id:
             raise Refused("a process is not its own child", process_id=child_id)
         check_ownable(child_id)
-        text = dump(input, process.limits)
+        text = dump(input, process.limits, agent.types.input is not None)
         asked_id = _recorded_id(process, agent, child_id, text) if process.matcher.records else child_id
         try:
             place = process.matcher.place("child", agent.name, _digest(agent, asked_id, text), key)
@@ -70,6 +71,7 @@ class ChildCalls(DurableCalls):
         if not process.executes(place):
             return child
         if place.record is None:
+            journaled_input(agent, input, process.limits, child_id)  # raises if it does not fit
             child.begin(
                 b.ChildSpawned(
                     key=place.key, position=place.position, name=agent.name, digest=_digest(agent, child_id, text),

@@ -17,6 +17,7 @@ from seekpoint.producers.durable.failures.recorded_failures import (
 )
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.agent import OutputT
+from seekpoint.producers.durable.steps.agent_values import rebuilt_result
 from seekpoint.producers.durable.waits.children import ChildEnd, ChildFailure
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import AlreadyOpen, Cancelled, ClaimLost, Fenced, OwnerAlive, Retryable
@@ -56,14 +57,14 @@ class Child(Generic[OutputT]):
         """
         record = self._place.record
         if self._task is None and record is not None:
-            return self._process.in_order(self._place, _recorded, self._process, self._place, record)
+            return self._process.in_order(self._place, _recorded, self, record)
         return self._process.in_order(self._place, self._result)
 
     async def _result(self) -> Any:
         assert self._task is not None
         end = await self._process.waiting.until_task(self._task)
         if end.outcome == "succeeded":
-            return load(end.text)
+            return rebuilt_result(self._agent, end.text, self.child_id)
         process_id = self._process.process_id
         if end.error is None:
             error = recorded_failure(end.text, process_id=process_id, key=self.key)
@@ -109,7 +110,7 @@ class Child(Generic[OutputT]):
                     self._agent, self.child_id, self._input, key=self.key, wait_s=_WAIT_S,
                     retry_failed=self._is_set_aside,
                 )  # fmt: skip
-                return ChildEnd("succeeded", dump(result, process.limits))
+                return ChildEnd("succeeded", dump(result, process.limits, True))
             except (OwnerAlive, AlreadyOpen, ClaimLost, Fenced) as exc:
                 logger.info(
                     "%s waits: another node owns its child %s: %s", self._process.process_id, self.child_id, exc
@@ -124,9 +125,10 @@ class Child(Generic[OutputT]):
                 return ChildEnd("failed", failure_text(exc, process.settings, process.limits), exc)
 
 
-async def _recorded(process: DurableProcess, place: CallPlace, record: Call) -> Any:
+async def _recorded(child: Child[Any], record: Call) -> Any:
+    process, place = child._process, child._place
     if record.status == "succeeded":
-        return load(record.output or "null")
+        return rebuilt_result(child._agent, record.output or "null", child.child_id)
     text = record.error or "{}"
     error = recorded_failure(text, process_id=process.process_id, key=place.key, seq=process.written.entry_seq(record))
     raise tagged(error, place.key, place.scope, recorded=text)

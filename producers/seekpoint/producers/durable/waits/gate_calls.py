@@ -11,7 +11,7 @@ import logging
 from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import orjson
 
@@ -22,32 +22,96 @@ from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
+from seekpoint.schemas.errors import LimitExceeded, RecordedValueInvalid, ReplayDivergence
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_state import MailItem
 from seekpoint.schemas.values.json_values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.values.value_types import ValueType
 
 __all__ = ["GateCalls", "open_gate", "verdict_of"]
 
 
 logger = logging.getLogger("seekpoint.producers")
 
+T = TypeVar("T")
+
+_LEFT_OUT = "left_out"
+
 
 class GateCalls(DurableCalls):
     """The gate calls of a process."""
 
+    @overload
     def gate(
         self, name: str, *, timeout: float | timedelta | None = None, prompt: Any = None, key: str | None = None
-    ) -> Coroutine[Any, Any, GateAnswer]:
+    ) -> Coroutine[Any, Any, GateAnswer]: ...
+    @overload
+    def gate(
+        self, name: str, *, type: type[T], timeout: float | timedelta | None = None, prompt: Any = None,
+        key: str | None = None,
+    ) -> Coroutine[Any, Any, GateAnswer[T]]: ...  # fmt: skip
+    @overload
+    def gate(
+        self, name: str, *, type: Any, timeout: float | timedelta | None = None, prompt: Any = None,
+        key: str | None = None,
+    ) -> Coroutine[Any, Any, GateAnswer]: ...  # fmt: skip
+    def gate(
+        self, name: str, *, type: Any = None, timeout: float | timedelta | None = None, prompt: Any = None,
+        key: str | None = None,
+    ) -> Coroutine[Any, Any, GateAnswer]:  # fmt: skip
         """Wait for a signal called ``name``, from anywhere; ``node.approve`` and ``seekpoint approve`` send one.
 
         A person sees ``prompt`` (any value). It belongs to the call: code that changes the prompt does not get the
         recorded answer. ``timeout`` (seconds) counts from when the gate was first opened, also through a crash; a
         signal that is in the log by then is in time. A signal with the payload ``True``, ``False`` or
-        ``{"approved": …}`` approves or denies. The process is ``awaiting`` meanwhile. Raises ``Cancelled``,
-        ``ReplayDivergence``.
+        ``{"approved": …}`` approves or denies. The process is ``awaiting`` meanwhile.
+
+        ``type``: the payload is checked against that type, and rebuilt as it. A plain yes or no that does not fit it is
+        an answer without payload; any other payload that does not fit raises ``RecordedValueInvalid``, also in every
+        later run. Raises ``Cancelled``, ``ReplayDivergence``.
         """
-        return open_gate(self._durable, name, timeout=timeout, prompt=prompt, key=key)
+        kind = None if type is None else _asked(type)
+        opened = open_gate(self._durable, name, timeout=timeout, prompt=prompt, key=key)
+        return opened if kind is None else _rebuilt(opened, kind, name, self._durable.process_id)
+
+
+def _asked(annotation: Any) -> ValueType | None:
+    from seekpoint.schemas.values.value_types import asked_type
+
+    return asked_type(annotation)
+
+
+async def _rebuilt(opened: Coroutine[Any, Any, GateAnswer], kind: ValueType, name: str, process_id: str) -> GateAnswer:
+    """Return the gate's answer with its payload rebuilt."""
+    answer = await opened
+    if answer.timed_out or _is_left_out(answer.payload):
+        return answer._replace(payload=None)
+    text, is_bare = dump(answer.payload), _is_bare_verdict(answer.payload)
+    try:
+        payload = kind.rebuilt(text, f"the payload of {name}", process_id=process_id, name=name)
+    except RecordedValueInvalid:
+        if not is_bare:
+            raise
+        payload = None
+    if is_bare and not _is_kept(answer.payload, load(kind.normal(text))):
+        payload = None
+    return answer._replace(payload=payload)
+
+
+def _is_kept(payload: Any, made: Any) -> bool:
+    """Whether the type of a gate's payload has room for a verdict."""
+    return made == payload if isinstance(payload, bool) else isinstance(made, dict) and "approved" in made
+
+
+def _is_left_out(payload: Any) -> bool:
+    return isinstance(payload, dict) and payload.keys() == {_LEFT_OUT}
+
+
+def _is_bare_verdict(payload: Any) -> bool:
+    """Whether a payload is a yes or a no and nothing else, as ``approve`` sends it."""
+    return isinstance(payload, bool) or (isinstance(payload, dict) and payload.keys() <= {"approved", "reason"})
 
 
 def open_gate(
@@ -58,7 +122,7 @@ def open_gate(
     from seekpoint.producers.durable.call_spans import spanned
 
     timeout_us = None if timeout is None else microseconds(timeout, "a gate's timeout")
-    text = dump(prompt, process.limits)
+    text = dump(prompt, process.limits, True)
     digest = text_digest(name, text)
     try:
         place = process.matcher.place("gate", name, digest, key)
@@ -118,7 +182,7 @@ class _Gate(FrozenStruct, frozen=True):
             if item is None:
                 raise
             logger.warning("%s: the payload for %s was left out: %s", self.process.process_id, self.place.key, exc)
-            closed = replace(closed, payload=dump({"left_out": type(item.payload).__name__}), reason=None)
+            closed = replace(closed, payload=dump({_LEFT_OUT: type(item.payload).__name__}), reason=None)
             return closed, self.process.sent(closed)
 
     def _signal(self) -> MailItem | None:

@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Coroutine
 from datetime import timedelta
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import orjson
 
+from seekpoint.producers.durable.call_results import ReceivedSignal
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
@@ -27,6 +28,8 @@ from seekpoint.schemas.values.json_values import dump
 
 __all__ = ["ReceiveCalls"]
 
+T = TypeVar("T")
+
 _CALL = "receive"
 _EFFECT_OUTCOMES = frozenset({"evidence", b.EffectVerdict.KIND})
 """The external entries that only the effect takes that they name."""
@@ -35,12 +38,26 @@ _EFFECT_OUTCOMES = frozenset({"evidence", b.EffectVerdict.KIND})
 class ReceiveCalls(DurableCalls):
     """The mail calls of a process."""
 
+    @overload
     def receive(
         self, name: str | None = None, *, timeout_s: float | timedelta | None = None
-    ) -> Coroutine[Any, Any, MailItem]:
+    ) -> Coroutine[Any, Any, MailItem]: ...
+    @overload
+    def receive(
+        self, name: str | None = None, *, type: type[T], timeout_s: float | timedelta | None = None
+    ) -> Coroutine[Any, Any, ReceivedSignal[T]]: ...
+    @overload
+    def receive(
+        self, name: str | None = None, *, type: Any, timeout_s: float | timedelta | None = None
+    ) -> Coroutine[Any, Any, ReceivedSignal[Any]]: ...
+    def receive(
+        self, name: str | None = None, *, type: Any = None, timeout_s: float | timedelta | None = None
+    ) -> Coroutine[Any, Any, Any]:
         """Take the oldest external entry (or the oldest signal called ``name``) out of the mailbox; wait for one.
 
-        The outcome of an effect stays in the mailbox for that effect. While Kafka is silent the wait goes on. Raises
+        ``type``: return a ``ReceivedSignal`` whose payload is checked against that type, and rebuilt as it. A payload
+        that does not fit is taken all the same, and raises ``RecordedValueInvalid``, also in every later run. The
+        outcome of an effect stays in the mailbox for that effect. While Kafka is silent the wait goes on. Raises
         ``TimeoutError``, ``InvalidName``.
 
         In an agent's code it is a call: the record answers it in every later run, also a time-out. It does not take the
@@ -49,12 +66,13 @@ class ReceiveCalls(DurableCalls):
         """
         from seekpoint.producers.durable.call_spans import spanned
 
-        process = self._durable
-        if type(name) not in (str, NoneType):
+        process, kind = self._durable, None if type is None else _Kind(type)
+        if name.__class__ not in (str, NoneType):
             raise InvalidName("a signal's name is a text", name=repr(name)[:80], hint="receive() takes any signal")
         timeout_us = None if timeout_s is None else microseconds(timeout_s, "receive()")
         if process.options.agent is None:
-            return _receive_unrecorded(process, name, None if timeout_us is None else timeout_us / 1_000_000)
+            limit_s = None if timeout_us is None else timeout_us / 1_000_000
+            return _typed(_receive_unrecorded(process, name, limit_s), kind, process)
         digest = text_digest(_CALL, dump(name))
         try:
             place = process.matcher.place(_CALL, _CALL, digest)
@@ -63,9 +81,39 @@ class ReceiveCalls(DurableCalls):
 
             return changed(process.session, exc, b.Received(name=name))
         if place.record is not None:
-            return process.in_order(place, _recorded, place.record.output or "null", name, timeout_s)
+            text = place.record.output or "null"
+            return _typed(process.in_order(place, _recorded, text, name, timeout_s), kind, process)
         run = spanned(process, "receive", _CALL, place, None, _Receive(process, place, digest, name).run)
-        return process.in_order(place, run, timeout_us, timeout_s)
+        return _typed(process.in_order(place, run, timeout_us, timeout_s), kind, process)
+
+
+class _Kind:
+    """The type that a call asks for. Raises ``InvalidOption`` if nobody can check it."""
+
+    def __init__(self, annotation: Any) -> None:
+        from seekpoint.schemas.values.value_types import asked_type
+
+        self._type = asked_type(annotation)
+
+    def signal(self, item: MailItem, process_id: str) -> ReceivedSignal[Any]:
+        """Return the signal with its payload rebuilt. Raises ``RecordedValueInvalid``."""
+        kind = self._type
+        payload = (
+            item.payload
+            if kind is None
+            else kind.rebuilt(item.payload_json, f"the payload of {item.name}", process_id=process_id, name=item.name)
+        )
+        return ReceivedSignal(payload, item.name, item.actor, item.id)
+
+
+def _typed(
+    received: Coroutine[Any, Any, MailItem], kind: _Kind | None, process: DurableProcess
+) -> Coroutine[Any, Any, Any]:
+    return received if kind is None else _signal_of(received, kind, process.process_id)
+
+
+async def _signal_of(received: Coroutine[Any, Any, MailItem], kind: _Kind, process_id: str) -> ReceivedSignal[Any]:
+    return kind.signal(await received, process_id)
 
 
 # --- in an agent's code
