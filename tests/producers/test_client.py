@@ -17,6 +17,7 @@ from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import (
     AgentMismatch,
     InvalidName,
+    InvalidValue,
     LimitExceeded,
     Refused,
     ResultTimeout,
@@ -70,7 +71,8 @@ async def test_a_submission_is_one_record_of_the_inbox(log: MemoryLog) -> None:
         (InvalidName, {"process_id": ""}),
         (Refused, {"process_id": "shared:rate"}),
         (UnserializableValue, {"input": object()}),
-        (LimitExceeded, {"input": "x" * 2_000_000}),
+        (LimitExceeded, {"agent": "double", "input": "x" * 2_000_000}),
+        (InvalidValue, {"input": "x"}),
         (Refused, {"delay": 1, "start_at": datetime(2030, 1, 1, tzinfo=UTC)}),
         (Refused, {"start_at": datetime(2030, 1, 1)}),  # without a time zone, which is refused
         (Refused, {"delay": "soon"}),
@@ -82,7 +84,7 @@ async def test_a_submission_that_cannot_be_is_refused(
     """Before anything is written."""
     async with Client.in_memory(log) as client:
         with pytest.raises(error):
-            await client.submit(double, **{"process_id": "case-1", **arguments})
+            await client.submit(**{"agent": double, "process_id": "case-1", "input": 1, **arguments})
     assert submitted(log) == []
 
 

@@ -271,7 +271,7 @@ async def test_an_effect_that_was_open_at_the_moment_has_the_outcome_that_it_got
     """Also if its turn is over, so that the state has dropped it: a rewind into the middle of an effect is no doubt."""
 
     @agent("turning")
-    async def turning(process: Process, given: None) -> None:
+    async def turning(process: Process, given: int) -> None:
         async for turn in process.turns():
             await process.effect("pay", lambda: done.update(["paid"]) or "receipt")
             if turn.number == 2:

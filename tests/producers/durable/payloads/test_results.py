@@ -55,6 +55,15 @@ class TestResults:
             assert (caught.value.path, caught.value.key, type(caught.value)) == ("$.name", "wrong:1", InvalidValue)
         assert made == [1]
 
+    async def test_a_dict_that_fits_becomes_the_model_at_once(self, node: Node) -> None:
+        """The live run gets what later runs get, not what the function returned."""
+
+        async def answers() -> list[Item]:
+            return [{"name": "shoe"}]  # type: ignore[list-item]
+
+        async with node.open("p") as process:
+            assert await process.step("answers", answers) == [Item("shoe")]
+
     async def test_a_result_that_does_not_fit_can_be_tried_again(self, node: Node) -> None:
         """A model that answers in the wrong shape is asked once more."""
         answers: list[Any] = [{"name": 5}, {"name": "shoe"}]

@@ -130,7 +130,7 @@ class DecisionCalls(DurableCalls):
         policy = policy if policy is not None or agent is None else agent.version
         asked = members_of(request)
         attempts = DecisionAttempts(
-            process, place, work, asked=asked, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk
+            process, place, work, request=asked, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk
         )
         return process.in_order(place, spanned(process, "decision", name, place, asked, attempts.through))
 

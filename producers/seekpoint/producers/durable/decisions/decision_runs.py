@@ -28,7 +28,7 @@ _NO_MORE = object()
 class DecisionAttempts(Attempts):
     """The attempts of one decision that is not recorded, or in doubt."""
 
-    asked: Any = None
+    request: Any = None
     """The request; a model as the dict of its members."""
     prompts: Prompts = msgspec.field(default_factory=Prompts)
     policy: str | None = None
@@ -38,7 +38,7 @@ class DecisionAttempts(Attempts):
     def _start(self) -> float:
         process, place, work = self.process, self.place, self.work
         began = process.clock.monotonic()
-        written = self.prompts.shortened(place.key, self.asked, process.limits)
+        written = self.prompts.shortened(place.key, self.request, process.limits)
         process.send(
             b.DecisionStarted(
                 key=place.key, position=place.position, name=work.name, digest=work.digest, request=written.text,
@@ -70,7 +70,7 @@ class DecisionAttempts(Attempts):
         if self.work.kind is not None:
             value = load(text)
         usage = self._usage_of(value, result)
-        request = self.asked
+        request = self.request
         requested = request.get("model") if isinstance(request, Mapping) else None
         model = model_in(value) or (requested if isinstance(requested, str) else None)
         prices = self.process.session.prices
