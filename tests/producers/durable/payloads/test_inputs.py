@@ -36,6 +36,12 @@ class TestInputs:
         assert (caught.value.agent, caught.value.process_id) == ("refund", "p")
         assert bodies(log) == []
 
+    async def test_no_input_writes_nothing_where_the_agent_needs_one(self, node: Node, log: MemoryLog) -> None:
+        """An agent without a default would get None, which does not fit either."""
+        with pytest.raises(InvalidValue, match=r"Expected `object`, got `null`"):
+            await node.run(refund, "p")
+        assert bodies(log) == []
+
     async def test_plain_annotations_of_the_input_are_checked_too(self, node: Node, log: MemoryLog) -> None:
         """Inputs come from outside: from the command line, and from programs without the agent's code."""
 
@@ -70,7 +76,7 @@ class TestInputs:
             await node.run(item, "q", untyped({"name": "b"}))
 
     async def test_no_input_is_the_default_of_the_parameter(self, node: Node) -> None:
-        """Where the annotation takes no None; else it is None."""
+        """An explicit None stays None where the annotation takes it."""
 
         @agent("greet")
         async def greet(process: Process, name: str = "world") -> str:
@@ -82,7 +88,8 @@ class TestInputs:
 
         assert await node.run(greet, "p") == "hello world"
         assert await node.run(greet, "q", untyped(None)) == "hello world"
-        assert await node.run(optional, "r") is True
+        assert await node.run(optional, "r") is False
+        assert await node.run(optional, "s", None) is True
 
     async def test_an_annotation_that_cannot_be_evaluated_says_nothing(
         self, node: Node, caplog: pytest.LogCaptureFixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from payload_models import Colour, Item
-from seekpoint.producers.durable.steps import annotations
+from seekpoint.producers.durable.steps import annotations as reading
 from seekpoint.producers.durable.steps.annotations import agent_types, rebuilt_arguments, result_type
 from seekpoint.schemas.errors import RecordedValueInvalid
 
@@ -79,7 +79,7 @@ def test_an_annotation_without_models_leaves_results_alone(call: Callable[..., A
 def test_a_function_that_is_gone_is_forgotten() -> None:
     """Local functions are made again in each run: what is known of them must not grow."""
     gc.collect()
-    before = len(annotations._known)
+    before = len(reading._known)
     for _ in range(100):
 
         def local() -> Item:
@@ -88,7 +88,7 @@ def test_a_function_that_is_gone_is_forgotten() -> None:
         assert result_type(local) is not None
     del local
     gc.collect()
-    assert len(annotations._known) == before
+    assert len(reading._known) == before
 
 
 def test_recorded_arguments_are_rebuilt_by_position_and_by_name() -> None:
