@@ -19,7 +19,7 @@ import yaml
 
 from seekpoint.compose import check_topics, create_topics
 from seekpoint.compose.loopback_ports import free_ports
-from seekpoint.compose.runtime import KAFKA_VERSION
+from seekpoint.compose.setup_phases import KAFKA_VERSION
 from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings
 

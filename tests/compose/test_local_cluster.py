@@ -262,7 +262,7 @@ def test_the_second_start_needs_no_network(cluster: LocalCluster, monkeypatch: p
     """What was fetched is remembered: the fetcher is not even imported."""
     monkeypatch.setitem(__import__("sys").modules, "jgo", None)
     said: list[str] = []
-    assert Runtime.prepared(lambda what, share=None, /: said.append(what)).checkpoint.exists()
+    assert Runtime.prepared(lambda what, share=None, /: said.append(str(what))).checkpoint.exists()
     assert said == []
 
 
@@ -276,7 +276,7 @@ def test_a_failed_download_raises_a_cluster_error(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("jgo.build", unreachable)
     said: list[str] = []
     with pytest.raises(ClusterFailed, match="no route to host"):
-        LocalCluster(progress=lambda what, share=None, /: said.append(what)).start()
+        LocalCluster(progress=lambda what, share=None, /: said.append(str(what))).start()
     assert said == ["downloading Apache Kafka 4.3.1 (44 MB, once per machine)"]
 
 

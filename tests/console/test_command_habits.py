@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import typer
 
+from console_on_memory import AGENTS
 from seekpoint.console.cli import app
 from seekpoint.console.help_sections import SECTIONS
-from seekpoint.console.services.completion import complete_process_ids
+from seekpoint.console.services.completion import complete_moments, complete_process_ids
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.consumers.view.view_store import Change
 from seekpoint.schemas import MemoryLog
@@ -19,11 +21,19 @@ from seekpoint.schemas.errors import ViewUnavailable
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import new_state
 from shells import Shell
+from usual_arguments import LOCAL_COMMANDS, usual_arguments
 
 ROOT: Any = typer.main.get_command(app)
 
-RUN_UNTIL_STOPPED = {"worker", "serve projector", "serve recovery", "serve dispatcher", "serve reactors"}
-JSON_ANYWAY = {"topics manifest"}
+WITH_TABLES = {
+    "ps", "log", "steps", "costs", "diff", "rerun", "replay-check", "verify", "lag", "trim", "replay", "doctor",
+    "status", "workers", "schedules ls", "effects ls", "gates ls", "shared ls", "budget show", "checkpoints ls",
+    "dlq ls", "topics check", "schema check",
+}  # fmt: skip
+WITH_INTERNALS = {"state", "recover", "checkpoints show", "effects show"}
+OF_ONE_MEANING = ("--actor", "--reason", "--since", "--json", "--wide", "--prices", "--agent", "--dry-run", "--timeout")
+OTHER_MEANINGS = {("replay", "--actor"), ("replay", "--since")}
+"""A replay selects entries: by who wrote them, and since when."""
 
 
 def leaves(of: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -52,18 +62,77 @@ def test_the_help_shows_whole_sentences_in_80_columns(shell: Shell, monkeypatch:
     assert [line for line in lines if len(line) > 80 or line.endswith("...")] == []
 
 
-@pytest.mark.parametrize("name", sorted(LEAVES.keys() - RUN_UNTIL_STOPPED - JSON_ANYWAY))
+def options_of(name: str) -> set[str]:
+    """Return the names of the options of a command."""
+    return {option for each in LEAVES[name].params for option in each.opts if option.startswith("-")}
+
+
+@pytest.mark.parametrize("name", sorted(LEAVES))
 def test_each_command_prints_json_on_request(name: str) -> None:
     """A program reads what it did, and its errors."""
-    assert "--json" in {option for each in LEAVES[name].params for option in each.opts}
+    assert "--json" in options_of(name)
+
+
+@pytest.mark.parametrize("name", sorted(LEAVES))
+def test_an_error_of_each_command_is_one_json_object(name: str, shell: Shell) -> None:
+    """On stderr, its last line; stdout stays empty."""
+    ran = shell(*name.split(), "--no-such-option", "--json")
+    *_, last = ran.err.splitlines()
+    error = json.loads(last)["error"]
+    assert (ran.code, ran.out, error["code"]) == (2, "", "Usage")
+    assert error["message"]
+    assert error["advice"] == f"see seekpoint {name} --help"
+
+
+@pytest.mark.parametrize("name", sorted(LEAVES.keys() - LOCAL_COMMANDS))
+def test_a_command_says_at_once_that_no_kafka_runs(
+    name: str, shell: Shell, write_module: Callable[[str, str], None]
+) -> None:
+    """In well under a second, with what to do next; as JSON after --json, then nothing is on stdout."""
+    write_module("touching", AGENTS)
+    words = usual_arguments(name, LEAVES[name])
+    began = time.monotonic()
+    ran = shell(*words, "--json", "--bootstrap-servers", "127.0.0.1:1")
+    assert time.monotonic() - began < 3
+    error = json.loads(ran.err.splitlines()[-1])["error"]
+    assert (ran.code, ran.out, error["code"]) == (3, "", "JournalUnavailable")
+    assert error["message"] == "no Kafka accepts connections"
+    assert error["facts"]["tried"] == "127.0.0.1:1 connection refused"
+    assert error["advice"] == "check that Kafka runs and bootstrap_servers is right"
+
+
+@pytest.mark.parametrize("name", sorted(LEAVES))
+def test_what_is_hidden_is_shown_by_one_option(name: str) -> None:
+    """Every table has ``--wide`` and ``-w``, and so has what shows internals."""
+    assert ({"--wide", "-w"} <= options_of(name)) == (name in WITH_TABLES | WITH_INTERNALS)
+
+
+@pytest.mark.parametrize("option", OF_ONE_MEANING)
+def test_an_option_means_the_same_everywhere(option: str) -> None:
+    """It takes the same values: who decides is --actor NAME, why is --reason TEXT, since when is --since TIME."""
+    found = {
+        str(each.metavar): name
+        for name, command in LEAVES.items()
+        for each in command.params
+        if option in each.opts and (name, option) not in OTHER_MEANINGS
+    }
+    assert len(found) == 1 or (option == "--agent" and found.keys() == {"NAME", "MODULE:FUNCTION"}), found
 
 
 @pytest.mark.parametrize("name", sorted(LEAVES))
 def test_options_of_one_meaning_have_one_name(name: str) -> None:
-    """Who decides is --actor, and why is --reason. (``costs --by`` names what the sums are grouped by.)"""
-    options = {option for each in LEAVES[name].params for option in each.opts}
-    assert not options & {"--who", "--why"}
-    assert "--by" not in options or name == "costs"
+    """Nothing else asks who, why or since when. (``costs --by`` names what the sums are grouped by.)"""
+    assert not options_of(name) & {
+        "--who",
+        "--why",
+        "--user",
+        "--as-user",
+        "--message",
+        "--comment",
+        "--after-time",
+        "--newer",
+    }
+    assert "--by" not in options_of(name) or name == "costs"
     names = {str(each.metavar).strip("[].") for each in LEAVES[name].params if each.name.startswith("process_id")}
     assert names <= {"PROCESS_ID"}
 
@@ -154,8 +223,45 @@ def test_a_completion_never_fails(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("name", [name for name, one in LEAVES.items() if "process_id" in {p.name for p in one.params}])
-def test_each_process_id_is_completed(name: str, context: Any) -> None:
-    """In every command that takes one."""
-    [parameter] = [each for each in LEAVES[name].params if each.name == "process_id"]
+def taking_ids() -> Iterator[tuple[str, Any]]:
+    """Yield the parameters that take process ids, with the name of the command."""
+    for name, command in LEAVES.items():
+        for parameter in command.params:
+            if "PROCESS_ID" in str(parameter.metavar):
+                yield name, parameter
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"), [*taking_ids()], ids=lambda one: one if isinstance(one, str) else one.name
+)
+def test_each_process_id_is_completed(name: str, parameter: Any, context: Any) -> None:
+    """In every command that takes one, or several, as an argument or as an option."""
+    if (name, parameter.name) == ("rerun", "new_id"):  # it is new
+        return
     assert [item.value for item in parameter.shell_complete(context, "visit")] == ["visit-1"]
+
+
+@pytest.mark.parametrize("name", ["redrive", "verify"])
+def test_an_id_that_was_given_is_not_offered_again(name: str, context: Any) -> None:
+    """``seekpoint redrive order-1 <TAB>`` offers the others."""
+    [parameter] = [each for each in LEAVES[name].params if each.name == "process_ids"]
+    context.params["process_ids"] = ("order-1",)
+    assert [item.value for item in parameter.shell_complete(context, "order")] == ["order-2"]
+
+
+def test_a_shell_completes_several_ids(context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """As bash asks: the second id of ``seekpoint redrive order-1 ord``."""
+    env = {"COMP_WORDS": "seekpoint redrive order-1 ord", "COMP_CWORD": "3"}
+    with pytest.MonkeyPatch.context() as patched:
+        for variable, value in env.items():
+            patched.setenv(variable, value)
+        patched.setenv("_SEEKPOINT_COMPLETE", "complete_bash")
+        with pytest.raises(SystemExit):
+            app(prog_name="seekpoint")
+    assert capsys.readouterr().out.split() == ["order-2"]
+
+
+def test_a_moment_is_completed_to_its_id(context: Any) -> None:
+    """``seekpoint diff visit-1@`` wants a number, which nobody can guess."""
+    assert complete_moments(context, "visit") == ["visit-1"]
+    assert complete_moments(context, "visit-1@") == []

@@ -17,8 +17,9 @@ from seekpoint.compose.brokers import broker_properties, meta_properties, to_tex
 from seekpoint.compose.cluster_ports import ClusterState
 from seekpoint.compose.directory import ClusterDirectory, check_size
 from seekpoint.compose.group import Group
-from seekpoint.compose.runtime import Runtime, SetupProgress, log_progress
+from seekpoint.compose.runtime import Runtime
 from seekpoint.compose.server_processes import Broker, Launch, Part, PartStatus, Valkey
+from seekpoint.compose.setup_phases import STARTING, SetupProgress, log_progress
 from seekpoint.schemas.config.private_files import private_directory, write_private
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
@@ -205,6 +206,7 @@ class LocalCluster:
             if not self._detached:
                 self._group = Group(remove=None if self._given_directory else home.path)
             home.write(state)
+            self._progress(STARTING)
             self._write_files(home, state, runtime)
             self._parts = self._make_parts(home, state, runtime)
             for part in self._parts:  # start all parts before waiting

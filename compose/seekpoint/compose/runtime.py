@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import subprocess
 import time
@@ -17,17 +16,21 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+from seekpoint.compose.setup_phases import (
+    DOWNLOADING,
+    KAFKA_BYTES,
+    KAFKA_VERSION,
+    SetupProgress,
+    log_progress,
+)
 from seekpoint.schemas.config.private_files import open_private, private_directory, take_lock, write_private
 from seekpoint.schemas.errors import ClusterFailed
 
-__all__ = ["KAFKA_VERSION", "Runtime", "SetupProgress", "java_and_valkey", "log_progress", "tail"]
+__all__ = ["Runtime", "java_and_valkey", "tail"]
 
-KAFKA_VERSION = "4.3.1"
 # slf4j-simple: without a binding Kafka does not log why it fails to start; log4j costs half a second.
 _COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
-_JARS_BYTES = 44_000_000
 _FORMAT_TIMEOUT_S = 60
 _LOCK_INTERVAL_S = 0.02
 
@@ -41,22 +44,6 @@ _JVM = (
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",
 )
-
-
-class SetupProgress(Protocol):
-    """A callback for the progress of long activities."""
-
-    def __call__(self, what: str, share: float | None = None, /) -> None:
-        """Take a sentence and, if known, the share (0 to 1) that is done. The same sentence may come repeatedly."""
-
-
-_logger = logging.getLogger("seekpoint.compose")
-
-
-def log_progress(what: str, share: float | None = None, /) -> None:
-    """Write the start of each activity to the logger ``seekpoint.compose``."""
-    if not share:
-        _logger.info(what)
 
 
 def tail(log: Path, lines: int = 20) -> str:
@@ -182,10 +169,9 @@ def _fetch(progress: SetupProgress) -> list[str]:
         from jgo.maven import PythonResolver
     except ModuleNotFoundError as exc:
         raise _extra_missing(exc) from exc
-    what = f"downloading Apache Kafka {KAFKA_VERSION} ({_JARS_BYTES / 1e6:.0f} MB, once per machine)"
-    progress(what, 0.0)
+    progress(DOWNLOADING, 0.0)
     try:
-        resolver = PythonResolver(progress_callback=_reporter(lambda share: progress(what, share)))
+        resolver = PythonResolver(progress_callback=_reporter(lambda share: progress(DOWNLOADING, share)))
         environment = jgo.build(_COORDINATES, resolver=resolver)
     except Exception as exc:
         raise ClusterFailed(
@@ -218,7 +204,7 @@ def _reporter(
     def advance(count: int) -> None:
         nonlocal fetched
         fetched += count
-        report_share(min(fetched / _JARS_BYTES, 1.0))
+        report_share(min(fetched / KAFKA_BYTES, 1.0))
 
     @contextlib.contextmanager
     def report(filename: str, size_bytes: int) -> Iterator[Callable[[int], None]]:

@@ -16,7 +16,8 @@ from pathlib import Path
 from seekpoint.compose.brokers import broker_properties, kafka_uuid, to_text
 from seekpoint.compose.group import Group
 from seekpoint.compose.loopback_ports import accepts, free_ports
-from seekpoint.compose.runtime import Runtime, SetupProgress, run_tool, tail
+from seekpoint.compose.runtime import Runtime, run_tool, tail
+from seekpoint.compose.setup_phases import PREPARING, SetupProgress
 from seekpoint.schemas.errors import ClusterFailed
 
 __all__ = ["warm_up"]
@@ -29,7 +30,7 @@ _logger = logging.getLogger("seekpoint.compose")
 
 def warm_up(runtime: Runtime, progress: SetupProgress) -> None:
     """Fill ``runtime.cache``. Raises ``ClusterFailed`` if formatting fails; a missing class cache is no error."""
-    progress("preparing Kafka to start fast (about ten seconds, once per machine)")
+    progress(PREPARING)
     with tempfile.TemporaryDirectory(prefix="seekpoint-warm-up-", ignore_cleanup_errors=True) as name:
         here = Path(name)
         client, controller = free_ports(2)

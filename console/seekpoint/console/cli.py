@@ -64,7 +64,7 @@ from seekpoint.console.commands.processes import (
 from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE
 from seekpoint.console.help_sections import SectionedGroup, section_of
 from seekpoint.console.render.command_errors import report, set_debug
-from seekpoint.console.render.output import emit, fail, set_json_errors
+from seekpoint.console.render.output import emit, fail, set_json
 
 __all__ = ["app", "main"]
 
@@ -184,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line ``arguments``, by default those of this program. Return the exit code; never raise."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     set_debug(False)
-    set_json_errors("--json" in arguments)
+    set_json("--json" in arguments)
     if not _has_output():
         return EXIT_BROKEN_PIPE
     if sys.platform == "win32":

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
+import typer
 
 from owners import Owner
 from seekpoint.console.commands.processes import costs, effects, gates, ps
-from seekpoint.console.services.process_query import ProcessQuery, moment_us
+from seekpoint.console.services.process_query import ProcessQuery
+from seekpoint.console.services.time_option import since_us
 from seekpoint.consumers import Recoverer
 from seekpoint.consumers.heartbeats.heartbeat import WorkerStatus
 from seekpoint.consumers.heartbeats.worker_code import WorkerCode
@@ -256,11 +260,27 @@ def test_a_process_that_has_an_owner_or_has_ended_needs_no_worker() -> None:
         assert WorkerCode([]).can_run(replace(RUN, lifecycle=Lifecycle.FAILED, last_kind=asked)) is False
 
 
-@pytest.mark.parametrize("text", ["", "2", "h", "2x", "-2h", "yesterday"])
+@pytest.mark.parametrize("text", ["", "h", "2x", "-2h", "yesterday", "nan"])
 def test_a_moment_that_is_none_is_refused(text: str) -> None:
-    """It is so long ago, or a date."""
-    with pytest.raises(ValueError, match="isoformat"):
-        moment_us(text, 0)
+    """It is so long ago, a date, or seconds since 1970; the error names all of them."""
+    with pytest.raises(typer.BadParameter, match=r"is not a time; give so long ago .*, a date, .*, or seconds"):
+        since_us(text)
+
+
+def test_a_moment_is_so_long_ago_a_date_or_seconds() -> None:
+    """A date without a zone is local."""
+    now = time.time() * 1e6
+    for text, ago_s in (
+        ("30s", 30),
+        ("90m", 5_400),
+        ("90min", 5_400),
+        ("2h", 7_200),
+        ("2h ago", 7_200),
+        ("7d", 604_800),
+    ):
+        assert since_us(text) == pytest.approx(now - ago_s * 1e6, abs=5e6)
+    assert since_us("2026-11-22") == datetime(2026, 11, 22).astimezone().timestamp() * 1e6
+    assert since_us("1970-01-01T01:00:00+01:00") == since_us("0") == 0
 
 
 def test_only_queries_of_unfinished_processes_use_their_index() -> None:

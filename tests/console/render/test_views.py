@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -14,18 +15,16 @@ from owners import Owner
 from seekpoint.compose import TopicFinding
 from seekpoint.console.commands.journal.dlq import hex_lines, letter_facts, place_of
 from seekpoint.console.commands.processes.log import EntryFilter
-from seekpoint.console.render.entry_lines import HEADER, entry_facts, entry_line
-from seekpoint.console.render.output import aligned
+from seekpoint.console.render.entry_lines import ENTRY_COLUMNS, entry_facts, entry_row
 from seekpoint.console.render.states import (
     PROCESS_COLUMNS,
-    WIDE_PROCESS_COLUMNS,
     process_facts,
     process_row,
     report_lines,
     state_facts,
     state_lines,
-    wide_process_row,
 )
+from seekpoint.console.render.tables import Table
 from seekpoint.console.render.topic_findings import grouped
 from seekpoint.consumers import DeadLetter, Recovered, Recoverer
 from seekpoint.consumers.recovery.process_history import Logged, history
@@ -55,9 +54,8 @@ def entry(body: bodies.Body, seq: int | None = 1) -> Entry:
 
 
 def shown(body: bodies.Body, verdict: Verdict | None = Verdict.APPLIED) -> str:
-    """The line of an entry, from its kind on."""
-    line = entry_line(entry_facts(Logged(7, 0, entry(body)), 0, verdict))
-    return line[line.index(body.KIND) + 20 :].strip()
+    """What the row of an entry says of it."""
+    return str(entry_row(entry_facts(Logged(7, 0, entry(body)), 0, verdict))[-1])
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -66,12 +64,15 @@ def test_a_process_is_one_row(log: MemoryLog, owner: Owner) -> None:
     owner.claim("node-a")
     owner.update("status", '"checking"')
     state = Recoverer(log).recover("case-17").state
-    lines = aligned(PROCESS_COLUMNS, [process_row(process_facts("case-17", owner.partition, state))])
-    assert lines[1].split() == [
-        *("case-17", "created", "node-a", "0", "s", "1", "context_updated", "-", "-"),
-    ]
-    wide = aligned(WIDE_PROCESS_COLUMNS, [wide_process_row(process_facts("case-17", owner.partition, state))])
-    assert wide[1].split() == [*lines[1].split()[:-2], "1", "0", "1", "0", "-", "-"]
+    facts = {**process_facts("case-17", owner.partition, state), "updated": datetime.now(UTC).isoformat()}
+    row = dict(zip((column.title for column in PROCESS_COLUMNS), process_row(facts), strict=True))
+    assert row == {
+        "process": "case-17", "lifecycle": "created", "agent": "-", "updated": "0 s ago", "owner": "node-a",
+        "owned for": "0 s", "seq": 1, "last entry": "context_updated", "epoch": 1, "mailbox": 0, "newest offset": 1,
+        "behind": 0, "note": "-",
+    }  # fmt: skip
+    shown = [column.title for column in PROCESS_COLUMNS if not column.wide]
+    assert shown == ["process", "lifecycle", "agent", "updated", "note"]
 
 
 def test_a_row_ends_with_what_a_person_has_to_know(log: MemoryLog) -> None:
@@ -82,7 +83,7 @@ def test_a_row_ends_with_what_a_person_has_to_know(log: MemoryLog) -> None:
         "until": "2026-11-22T18:00:00+00:00",
     }  # fmt: skip
     note = "no worker; on hold; KeyError: 'x'; 2 in doubt; waits for gate, timer until 2026-11-22T18:00:00+00:00"
-    assert process_row(facts)[-2:] == wide_process_row(facts)[-2:] == ["refund", note]
+    assert (process_row(facts)[2], process_row(facts)[-1]) == ("refund", note)
     quiet: dict[str, Any] = {"has_worker": None, "on_hold": False, "error": None, "in_doubt": 0, "waits_for": []}
     assert process_row({**facts, **quiet})[-1] == process_row({**facts, "finished": True})[-1] == "-"
 
@@ -113,7 +114,9 @@ def test_state_shows_every_part_of_a_state(log: MemoryLog, owner: Owner) -> None
     owner.external(Signal("approve", '{"by":"ann"}'))
     facts = state_facts("case-17", Recoverer(log).recover("case-17"))
     text = "\n".join(state_lines(facts))
-    assert text.startswith("case-17: created, owned by node-a, seq 4, epoch 1, offset 5, last kind signal\n")
+    assert text.startswith("case-17: created, owned by node-a, seq 4\n")
+    wide = state_lines(facts, wide=True)[0]
+    assert wide == "case-17: created, owned by node-a, seq 4, epoch 1, offset 5, last kind signal"
     assert '  sum = {"$decimal":"12.50"}' in text
     assert "  user: Where is it?\n" in text
     assert '  assistant: calls [{"id":"c1","name":"lookup"}]\n' in text
@@ -212,10 +215,11 @@ def test_a_report_shows_the_cost_of_the_recovery(log: MemoryLog, owner: Owner) -
     owner.raw(b"junk")
     found = Recoverer(log).recover("case-17")
     text = "\n".join(report_lines(found.report, found.state))
+    assert "hash" not in text
+    assert f"hash        {found.state.hash}" in report_lines(found.report, found.state, wide=True)
     assert "tier        scan" in text
     assert "scanned     3 entries" in text
     assert "applied     1 entry\n" in text
-    assert f"hash        {found.state.hash}" in text
     assert "poison      1 record: seekpoint dlq ls" in text
 
 
@@ -224,7 +228,8 @@ def test_a_report_shows_the_cost_of_the_recovery(log: MemoryLog, owner: Owner) -
 def test_every_kind_of_entry_has_a_line_and_a_json_object(body: type[bodies.Body]) -> None:
     """Also with nothing but defaults in it; the object is JSON."""
     facts = entry_facts(Logged(0, 0, entry(body())), 0, Verdict.APPLIED)
-    assert entry_line(facts).split()[4] == body.KIND
+    assert entry_row(facts)[4] == body.KIND
+    assert len(entry_row(facts)) == len(ENTRY_COLUMNS)
     assert orjson.loads(orjson.dumps(facts)) == facts
 
 
@@ -254,9 +259,10 @@ def test_an_entry_is_summarised_in_one_line(body: bodies.Body, what: str) -> Non
 
 def test_a_line_about_a_fork_or_a_rewind_says_who_wanted_it() -> None:
     """Of other entries the actor is in JSON."""
-    for body, end in ((bodies.Rewound(4, reason="late"), ", by ann: late"), (bodies.Released(), "released")):
+    for body, end in ((bodies.Rewound(4, reason="late"), ", by ann: late"), (bodies.Released(), "")):
         told = entry(body)._replace(actor="ann")
-        assert entry_line(entry_facts(Logged(7, 0, told), 0, Verdict.APPLIED)).endswith(end)
+        assert str(entry_row(entry_facts(Logged(7, 0, told), 0, Verdict.APPLIED))[-1]).endswith(end)
+    assert "ann" not in str(entry_row(entry_facts(Logged(7, 0, told), 0, Verdict.APPLIED)))
 
 
 def test_a_line_about_a_call_begins_with_its_key() -> None:
@@ -273,21 +279,29 @@ def test_an_entry_that_was_not_applied_is_marked() -> None:
     """An entry that was applied needs no word; one that was not says why."""
     body = bodies.ContextDeleted("x")
     assert shown(body, Verdict.APPLIED) == "x"
-    assert shown(body, Verdict.STALE) == "x  [stale]"
-    assert shown(body, Verdict.CLAIM_LOST) == "x  [claim lost]"
+    assert shown(body, Verdict.STALE) == "[stale]  x"
+    assert shown(body, Verdict.CLAIM_LOST) == "[claim lost]  x"
     assert shown(body, None) == "x"
 
 
-def test_columns_are_aligned_with_their_titles() -> None:
-    """Kinds begin where the header's word does."""
-    line = entry_line(entry_facts(Logged(7, 0, entry(bodies.ContextDeleted("x"))), 0, None))
-    assert line.index("context_deleted") == HEADER.index("kind")
-    assert "1970-01-01T00:00:00.000Z" in line
+def test_columns_stay_in_place_while_a_log_is_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each entry is written alone; kinds begin where the title does."""
+    table = Table(ENTRY_COLUMNS, wide=False)
+    for body in (bodies.ContextDeleted("x"), bodies.Released(), bodies.EffectIntended(key="a:1")):
+        table.write([table.cells(entry_row(entry_facts(Logged(7, 0, entry(body)), 0, None)))])
+    titles, *lines = capsys.readouterr().out.splitlines()
+    assert titles.split() == ["time", "seq", "kind", "what"]
+    assert [line[titles.index("kind") :].split()[0] for line in lines] == [
+        "context_deleted",
+        "released",
+        "effect_intended",
+    ]
+    assert lines[0].startswith("1970-01-01T00:00:00.000Z")
 
 
 def test_a_time_beyond_the_calendar_is_still_shown() -> None:
     """A clock gone wild must not hide the entry."""
-    assert f"{2**62} ms" in entry_line(entry_facts(Logged(7, 2**62, entry(bodies.Released())), 0, None))
+    assert f"{2**62} ms" in entry_row(entry_facts(Logged(7, 2**62, entry(bodies.Released())), 0, None))
 
 
 def test_ids_are_shown_as_uuids() -> None:

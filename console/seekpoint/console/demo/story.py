@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from seekpoint.compose.setup_phases import SetupPhase
 from seekpoint.console.demo.aftermath import LONG_PROCESS, Aftermath, Flush
 from seekpoint.console.demo.excerpt import excerpt
 from seekpoint.console.demo.journal_reading import Placed
@@ -57,13 +58,13 @@ class Story:
         """Print a step of the demo."""
         self._console.print(Text.assemble((f"{time.monotonic() - self._began:6.1f} s  ", "dim"), clean(what)))
 
-    def progress(self, what: str, share: float | None = None, /) -> None:
+    def progress(self, phase: SetupPhase, share: float | None = None, /) -> None:
         """Print what the local cluster is doing; for a long download also its share, every few seconds."""
         now = time.monotonic()
         if not share:
-            self.step(what)
+            self.step(phase.text)
         elif now - self._fetched_at > _FETCHED_EVERY_S:
-            self.step(f"{what}: {share:.0%}")
+            self.step(f"{phase.text}: {share:.0%}")
         else:
             return
         self._fetched_at = now

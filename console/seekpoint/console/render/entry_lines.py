@@ -1,4 +1,4 @@
-"""Show entries: plain data for ``--json``, one line for people. Pure."""
+"""Show entries: plain data for ``--json``, one row for people. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from seekpoint.console.render.tables import Column
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import id_text
 
@@ -16,10 +17,16 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.schemas.folding.fold import Verdict
 
-__all__ = ["HEADER", "entry_facts", "entry_line"]
+__all__ = ["ENTRY_COLUMNS", "entry_facts", "entry_row"]
 
-_FORM = "{offset:>8}  {time:<24}  {seq:>6}  {epoch:>5}  {kind:<20}  {summary}"
-HEADER = _FORM.format(offset="offset", time="time", seq="seq", epoch="epoch", kind="kind", summary="what")
+ENTRY_COLUMNS = (
+    Column("offset", right=True, wide=True, width_min=8),
+    Column("time", width_min=24),
+    Column("seq", right=True, width_min=4),
+    Column("epoch", right=True, wide=True),
+    Column("kind", width_min=18),
+    Column("what", cut=True),
+)
 
 _USUAL = frozenset({"APPLIED", "DELIVERED", "CLAIM_WON"})
 
@@ -54,18 +61,18 @@ def body_facts(body: b.Body) -> dict[str, Any]:
     return facts
 
 
-def entry_line(facts: Mapping[str, Any]) -> str:
-    """Return the facts of ``entry_facts`` as one line under ``HEADER``."""
+def entry_row(facts: Mapping[str, Any]) -> list[object]:
+    """Make the row of ``ENTRY_COLUMNS`` from the facts of an entry."""
     verdict = (facts["verdict"] or "").upper()
-    unusual = "" if not verdict or verdict in _USUAL else f"  [{verdict.lower().replace('_', ' ')}]"
-    return _FORM.format(
-        offset=facts["offset"],
-        time=facts["time"],
-        seq="-" if facts["seq"] is None else facts["seq"],
-        epoch="-" if facts["seq"] is None else facts["epoch"],
-        kind=facts["kind"],
-        summary=_summary(facts["kind"], facts["body"]) + _decided(facts) + unusual,
-    ).rstrip()
+    unusual = "" if not verdict or verdict in _USUAL else f"[{verdict.lower().replace('_', ' ')}]  "
+    return [
+        facts["offset"],
+        facts["time"],
+        "-" if facts["seq"] is None else facts["seq"],
+        "-" if facts["seq"] is None else facts["epoch"],
+        facts["kind"],
+        unusual + _summary(facts["kind"], facts["body"]) + _decided(facts),
+    ]
 
 
 def _summary(kind: str, body: Mapping[str, Any]) -> str:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.console.render.output import Column
+from seekpoint.console.render.tables import Column
 
 if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
 __all__ = ["GATE_COLUMNS", "gate_row", "gates_of", "prompt_text"]
 
-GATE_COLUMNS = (Column("process"), Column("gate"), Column("name"), Column("deadline"), Column("prompt"))
+GATE_COLUMNS = (
+    Column("process"),
+    Column("gate"),
+    Column("name", wide=True),
+    Column("deadline"),
+    Column("prompt", cut=True),
+)
 
 
 def gates_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:

@@ -1,54 +1,35 @@
-"""Write data to stdout and messages to stderr. Tables are framed and coloured on a terminal, plain in a pipe."""
+"""Write data to stdout and messages to stderr. What comes from agents is made safe for a terminal."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
 from typing import Any, TextIO, TypeVar
 
 __all__ = [
-    "Column",
-    "aligned",
+    "announce",
     "clean",
     "counted",
     "emit",
     "emit_json",
     "emit_json_list",
-    "emit_table",
     "fail",
-    "fitted",
     "is_abandoned",
+    "report_incomplete",
     "say",
-    "set_json_errors",
+    "set_json",
     "warn",
+    "with_first",
 ]
 
 _T = TypeVar("_T")
 
-_GAP = "  "
-_PAGE_ROWS = 500
-_PAGE_CHARACTERS = 1_000_000
-_has_json_errors = False
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table; ``right`` aligns it to the right.
-
-    On a narrow terminal ``cut`` columns are truncated and ``wraps`` columns continue on the next line. The other
-    columns stay complete as long as those can shrink.
-    """
-
-    title: str
-    right: bool = False
-    cut: bool = False
-    wraps: bool = False
+_is_json = False
 
 
 def clean(text: object) -> str:
@@ -102,10 +83,10 @@ def emit_json_list(
     option, first, more = (orjson.OPT_INDENT_2, "\n    ", ",\n    ") if pretty else (0, "", ",")
     empty = orjson.dumps({**head, name: []}, option=option).decode()
     begin = empty[: empty.rindex("[") + 1]
-    items = _with_first(items)
+    items = with_first(items)
     sys.stdout.write(_json_escaped(begin))
     between, end = first, ""
-    with _report_incomplete("\n"):
+    with report_incomplete("\n"):
         for item in items:
             text = _json_escaped(orjson.dumps(item, option=option).decode())
             sys.stdout.write(between + (text.replace("\n", "\n    ") if pretty else text))
@@ -114,14 +95,14 @@ def emit_json_list(
     sys.stdout.write(_json_escaped(f"{end}{rest[rest.index('[') + 1 :]}\n"))
 
 
-def _with_first(items: Iterable[_T]) -> Iterator[_T]:
+def with_first(items: Iterable[_T]) -> Iterator[_T]:
     """Compute the first item now, so that its error is raised before anything is written. Return all items."""
     items = iter(items)
     return chain(list(islice(items, 1)), items)
 
 
 @contextmanager
-def _report_incomplete(end: str) -> Iterator[None]:
+def report_incomplete(end: str) -> Iterator[None]:
     """If an error interrupts a list, write ``end`` and warn that the list is incomplete."""
     try:
         yield
@@ -155,17 +136,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
-def fitted(text: str) -> str:
-    """Return ``clean(text)``, truncated to the width of a terminal; in a pipe it is complete."""
-    line = clean(text)
-    if not sys.stdout.isatty():
-        return line
-    from shutil import get_terminal_size
-
-    width = get_terminal_size().columns
-    return line if len(line) <= width else line[: width - 1] + "…"
-
-
 def is_abandoned(stream: TextIO) -> bool:
     """Whether the reader of a pipe has closed it, so that ``--follow`` can end before the next entry."""
     import select
@@ -180,65 +150,17 @@ def is_abandoned(stream: TextIO) -> bool:
         return False
 
 
-def emit_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> int:
-    """Write a table and return the number of rows. It fits the terminal and has colours; in a pipe it is complete.
-
-    Rows are read and written in pages, so memory does not grow with the table. Columns are as wide as the rows written
-    so far need. Without rows nothing is written.
-    """
-    write = _emit_rich if sys.stdout.isatty() else _emit_plain
-    widths = [len(column.title) for column in columns]
-    count, rows = 0, _with_first(rows)
-    with _report_incomplete(""):
-        for page in _pages(rows):
-            widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
-            write(columns, page, widths, not count)
-            count += len(page)
-    return count
-
-
-def _pages(rows: Iterable[Sequence[object]]) -> Iterator[list[list[str]]]:
-    """Yield pages of rows as text, limited by rows and by characters."""
-    page: list[list[str]] = []
-    size = 0
-    for row in rows:
-        page.append([clean(cell) for cell in row])
-        size += sum(map(len, page[-1]))
-        if len(page) == _PAGE_ROWS or size > _PAGE_CHARACTERS:
-            yield page
-            page, size = [], 0
-    if page:
-        yield page
-
-
-def _emit_plain(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], has_titles: bool
-) -> None:
-    titles = [[column.title for column in columns]] if has_titles else []
-    emit("\n".join(_line(columns, row, widths) for row in [*titles, *rows]))
-
-
-def aligned(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Return the table as plain lines, with the titles first.
-
-    >>> aligned([Column("process"), Column("seq", right=True)], [["case-17", 4]])
-    ['process  seq', 'case-17    4']
-    """
-    cells = [[column.title for column in columns], *([clean(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
-    return [_line(columns, row, widths) for row in cells]
-
-
-def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
-    return _GAP.join(
-        cell.rjust(width) if column.right else cell.ljust(width)
-        for column, cell, width in zip(columns, row, widths, strict=True)
-    ).rstrip()
-
-
 def say(message: str) -> None:
     """Print a message to stderr as one line, made safe by ``clean``."""
     _write_stderr(clean(message))
+
+
+def announce(event: str, message: str, **facts: Any) -> None:
+    """Print an event of a service to stderr; after ``--json`` as a line of JSON to stdout."""
+    if _is_json:
+        emit_json({"event": event, **facts}, line=True)
+    else:
+        say(message)
 
 
 def _write_stderr(message: str) -> None:
@@ -252,10 +174,10 @@ def warn(message: str) -> None:
     _write_stderr(f"{_tinted('warning:', '33')} {clean(message)}")
 
 
-def set_json_errors(is_requested: bool) -> None:
-    """Remember whether ``--json`` was given, so that an error is a JSON document too."""
-    global _has_json_errors
-    _has_json_errors = is_requested
+def set_json(is_requested: bool) -> None:
+    """Remember whether ``--json`` was given, so that errors and the events of services are JSON documents too."""
+    global _is_json
+    _is_json = is_requested
 
 
 def fail(message: str, *, code: str = "Failed", about: Mapping[str, Any] | None = None) -> None:
@@ -264,7 +186,7 @@ def fail(message: str, *, code: str = "Failed", about: Mapping[str, Any] | None 
     After ``--json`` it is one line of JSON: ``{"error": {"code": ..., "message": ..., "advice": ...}}``. ``about`` has
     what differs from the line for people, such as the advice on its own.
     """
-    if _has_json_errors:
+    if _is_json:
         import orjson
 
         document = {"error": {"code": code, "message": message, "advice": "", **(about or {})}}
@@ -276,46 +198,3 @@ def fail(message: str, *, code: str = "Failed", about: Mapping[str, Any] | None 
 def _tinted(word: str, colour: str) -> str:
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
     return word if plain else f"\x1b[1;{colour}m{word}\x1b[0m"
-
-
-def _emit_rich(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], has_titles: bool
-) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, show_header=has_titles)
-    for column, width in zip(columns, widths, strict=True):
-        gives_way = column.cut or column.wraps
-        table.add_column(
-            column.title,
-            justify="right" if column.right else "left",
-            no_wrap=not gives_way,
-            min_width=None if gives_way or has_titles else width,
-        )
-    for row in rows:
-        cells = zip(columns, row, strict=True)
-        table.add_row(
-            *(Text(cell, _style(cell), no_wrap=not column.wraps, overflow="ellipsis") for column, cell in cells)
-        )
-    Console().print(table)
-
-
-def _style(cell: str) -> str:
-    return _STYLES.get(cell, "")
-
-
-_STYLES = {
-    "ok": "green",
-    "yes": "green",
-    "running": "green",
-    "warning": "yellow",
-    "suspended": "yellow",
-    "awaiting": "yellow",
-    "error": "red",
-    "no": "red",
-    "failed": "red",
-    "degraded": "red",
-}

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.console.render.output import counted
+from seekpoint.console.render.output import counted, emit
+from seekpoint.console.render.tables import Column
 
 if TYPE_CHECKING:
     from seekpoint.producers.history.comparing import ProcessDiff
 
-__all__ = ["diff_rows", "same_line"]
+__all__ = ["diff_columns", "diff_rows", "same_line"]
 
 _SHOWN_CHARACTERS_MAX = 60
+_TITLES_CHARACTERS_MAX = 40
+
+
+def diff_columns(left: str, right: str) -> tuple[Column, ...]:
+    """Return the columns of ``diff_rows``. Long names are printed first, and the columns are called left and right."""
+    if len(left) + len(right) > _TITLES_CHARACTERS_MAX:
+        emit(f"left:  {left}")
+        emit(f"right: {right}")
+        left, right = "left", "right"
+    return Column(""), Column(left, cut=True), Column(right, cut=True), Column("first difference", wraps=True)
 
 
 def diff_rows(found: ProcessDiff) -> Iterator[tuple[object, ...]]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from seekpoint.console.render.output import clean, say
+from seekpoint.console.render.output import clean
 
 if TYPE_CHECKING:
+    from seekpoint.compose.setup_phases import SetupPhase
     from seekpoint.schemas.log.log_ports import Batch, LogReader
 
-__all__ = ["Activity", "ReadingProgress", "watched"]
+__all__ = ["ReadingProgress", "SetupBar", "watched"]
+
+_SHARE_BY_TIME_MAX = 0.95
+_BAR_COLUMNS_MIN = 72
 
 
 class ReadingProgress:
@@ -58,38 +63,61 @@ class ReadingProgress:
         self._bar.advance(self._task, count)
 
 
-class Activity:
-    """The progress of a starting local cluster: a bar on a terminal, one line per activity in a pipe."""
+class SetupBar:
+    """One progress bar on stderr for all phases of a starting local cluster; nothing in a pipe.
 
-    def __init__(self) -> None:
-        self._what = ""
+    The bar is full at the end of the last phase. A phase that does not report its share counts by the time it usually
+    takes.
+    """
+
+    def __init__(self, phases: Sequence[SetupPhase]) -> None:
+        self._phases = phases
+        self._first = self._current = -1
+        self._share: float | None = None
+        self._began = 0.0
         self._bar: Any = None
 
-    def __enter__(self) -> Activity:
+    def __enter__(self) -> SetupBar:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
-
-    def __call__(self, what: str, share: float | None = None, /) -> None:
-        """Show ``what`` once, and the ``share`` that is done."""
-        if what != self._what:
-            self._stop()
-            self._what = what
-            if share is None or not sys.stderr.isatty():
-                say(what)
-            else:
-                self._bar, self._task = _rich_share(what)
-                self._bar.start()
-        if self._bar is not None:
-            self._bar.update(self._task, completed=share)
-
-    def _stop(self) -> None:
         if self._bar is not None:
             self._bar.stop()
-            self._bar = None
+
+    def __call__(self, phase: SetupPhase, share: float | None = None, /) -> None:
+        """Show the phase, and the ``share`` of it that is done."""
+        self._share = share
+        if phase == self._phases[self._current] and self._first >= 0:
+            return
+        self._current, self._began = self._phases.index(phase), time.monotonic()
+        if self._first < 0:
+            self._first = self._current
+            if sys.stderr.isatty():
+                self._bar = _rich_phases(self)
+                self._bar.start()
+
+    @property
+    def text(self) -> str:
+        """What happens now."""
+        return self._phases[self._current].text
+
+    @property
+    def rate(self) -> str:
+        """How fast the current phase downloads; empty for another one."""
+        elapsed_s, size = time.monotonic() - self._began, self._phases[self._current].size_bytes
+        return f"{size * self._share / elapsed_s / 1e6:.1f} MB/s" if size and self._share and elapsed_s else ""
+
+    @property
+    def done(self) -> float:
+        """The share of all phases that is done."""
+        now = self._phases[self._current]
+        share = min(_SHARE_BY_TIME_MAX, (time.monotonic() - self._began) / now.usual_s)
+        if self._share is not None:
+            share = self._share
+        before_s = sum(phase.usual_s for phase in self._phases[self._first : self._current])
+        return (before_s + share * now.usual_s) / sum(phase.usual_s for phase in self._phases[self._first :])
 
 
 def watched(log: LogReader, advance: Callable[[int], None]) -> LogReader:
@@ -112,20 +140,45 @@ class _WatchedReading:
             yield batch
 
 
-def _rich_share(what: str) -> tuple[Any, Any]:
+def _rich_phases(setup: SetupBar) -> Any:
+    """Return a bar that asks ``setup`` each time it is drawn, because most phases do not report anything."""
     from rich.console import Console
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
 
-    about = TextColumn("{task.description}", markup=False)  # without markup, because names come from users
-    columns = (about, BarColumn(bar_width=20), TaskProgressColumn(), TimeRemainingColumn())
-    bar = Bar(*columns, console=Console(stderr=True))
-    return bar, bar.add_task(clean(what), total=1.0)
+    class Rate(ProgressColumn):
+        """The rate of a download."""
+
+        def render(self, task: Any) -> Text:
+            return Text(setup.rate)
+
+    class Watching(Bar):
+        """Updates its task before it is drawn."""
+
+        def get_renderables(self) -> Any:
+            for task_id in self.task_ids:
+                self.update(task_id, description=setup.text.partition(" (")[0], completed=setup.done)
+            yield from super().get_renderables()
+
+    console = Console(stderr=True)
+    about = TextColumn("{task.description}", markup=False)
+    columns = (about, *_bar_column(console.width), TaskProgressColumn(), Rate(), TimeRemainingColumn())
+    bar = Watching(*columns, console=console, transient=True, redirect_stdout=False)
+    bar.add_task(setup.text, total=1.0)
+    return bar
+
+
+def _bar_column(width: int) -> list[Any]:
+    """Return the bar that leaves room for text and numbers: none on a narrow terminal."""
+    from rich.progress import BarColumn
+
+    return [] if width < _BAR_COLUMNS_MIN else [BarColumn(bar_width=min(40, width - _BAR_COLUMNS_MIN + 4))]
 
 
 def _rich_bar(what: str, total: int, unit: str) -> tuple[Any, Any]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
     from rich.text import Text
 
@@ -135,13 +188,10 @@ def _rich_bar(what: str, total: int, unit: str) -> tuple[Any, Any]:
         def render(self, task: Any) -> Text:
             return Text(f"{task.speed:,.0f} {unit}/s" if task.speed else "")
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Rate(),
-        TimeRemainingColumn(),
-    )
+    console = Console(stderr=True)
+    about = TextColumn("{task.description}", markup=False)
+    numbers = (MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    columns = (about, *_bar_column(console.width), *numbers)
     # Rich would write stdout's data to the bar's console, which is stderr.
-    bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+    bar = Bar(*columns, console=console, transient=True, redirect_stdout=False)
     return bar, bar.add_task(clean(what), total=total)

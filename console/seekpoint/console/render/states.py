@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from seekpoint.console.render.output import Column, counted
+from seekpoint.console.render.output import counted
+from seekpoint.console.render.tables import Column
 from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.errors import FoldUnavailable
 from seekpoint.schemas.folds import registered
@@ -23,34 +25,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROCESS_COLUMNS",
-    "WIDE_PROCESS_COLUMNS",
     "process_facts",
     "process_row",
     "report_lines",
     "state_facts",
     "state_lines",
     "summary_facts",
-    "wide_process_row",
 ]
 
-_COLUMNS = (
+PROCESS_COLUMNS = (
     Column("process"),
     Column("lifecycle"),
-    Column("owner", cut=True),
-    Column("owned for", right=True),
-    Column("seq", right=True),
-    Column("last entry", cut=True),
+    Column("agent", cut=True),
+    Column("updated", right=True),
+    Column("owner", wide=True),
+    Column("owned for", right=True, wide=True),
+    Column("seq", right=True, wide=True),
+    Column("last entry", wide=True),
+    *(Column(title, right=True, wide=True) for title in ("epoch", "mailbox", "newest offset", "behind")),
+    Column("note", wraps=True),
 )
-_LAST_COLUMNS = (Column("agent", cut=True), Column("note", cut=True))
-PROCESS_COLUMNS = (*_COLUMNS, *_LAST_COLUMNS)
-WIDE_PROCESS_COLUMNS = (
-    *_COLUMNS,
-    Column("epoch", right=True),
-    Column("mailbox", right=True),
-    Column("newest offset", right=True),
-    Column("behind", right=True),
-    *_LAST_COLUMNS,
-)
+
+
+_INTERNALS = ("seek point", "log", "last kind", "hash")
 
 
 def process_facts(process_id: str, partition: int, state: State) -> dict[str, Any]:
@@ -102,23 +99,23 @@ def summary_facts(
 def process_row(facts: Mapping[str, Any]) -> list[object]:
     """Make the row of ``PROCESS_COLUMNS`` from the facts of a process."""
     special = "degraded" if facts["degraded"] else "finished" if facts["finished"] else None
+    updated = datetime.fromisoformat(facts["updated"]).timestamp()
     return [
         facts["process_id"],
         special or facts["lifecycle"],
+        facts["agent"] or "-",
+        f"{_span(time.time() - updated)} ago",
         facts["owner_node"] or "-",
         "-" if facts["owned_since"] is None else _span(time.time() - facts["owned_since"]),
         facts["seq"],
         facts["last_kind"] or "-",
-        *_last_cells(facts),
+        *(facts[name] for name in ("epoch", "mailbox", "offset", "behind")),
+        "; ".join(_notes(facts)) or "-",
     ]
 
 
-def _last_cells(facts: Mapping[str, Any]) -> list[object]:
-    """Return the agent, and what a person wants to know next: a missing worker, an error, what it waits for."""
-    return [facts["agent"] or "-", "; ".join(_notes(facts)) or "-"]
-
-
 def _notes(facts: Mapping[str, Any]) -> list[str]:
+    """Return what a person wants to know next: a missing worker, an error, what the process waits for."""
     if facts["finished"]:
         return []
     notes = ["no worker"] if facts["has_worker"] is False else []
@@ -129,12 +126,6 @@ def _notes(facts: Mapping[str, Any]) -> list[str]:
         until = f" until {facts['until']}" if facts["until"] else ""
         notes.append(f"waits for {', '.join(facts['waits_for'])}{until}")
     return notes
-
-
-def wide_process_row(facts: Mapping[str, Any]) -> list[object]:
-    """Make the row of ``WIDE_PROCESS_COLUMNS`` from the facts of a process."""
-    row = process_row(facts)[: len(_COLUMNS)]
-    return [*row, facts["epoch"], facts["mailbox"], facts["offset"], facts["behind"], *_last_cells(facts)]
 
 
 def claimed_at(claim_id: bytes | None) -> float | None:
@@ -194,9 +185,9 @@ def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
     }
 
 
-def state_lines(facts: Mapping[str, Any]) -> list[str]:
-    """Return the facts of ``state_facts`` as lines for people."""
-    lines = [_headline(facts), *_notices(facts)]
+def state_lines(facts: Mapping[str, Any], *, wide: bool = False) -> list[str]:
+    """Return the facts of ``state_facts`` as lines for people, with ``wide`` also epoch, offset and last kind."""
+    lines = [_headline(facts, wide=wide), *_notices(facts)]
     if facts["finished"]:
         lines += ["", f"result  {_text(facts['result'])}"]
     lines += _section("context", [f"{key} = {_text(value)}" for key, value in facts["context"].items()])
@@ -206,8 +197,8 @@ def state_lines(facts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def report_lines(report: Report, state: State) -> list[str]:
-    """Return a recovery report as lines, one fact each."""
+def report_lines(report: Report, state: State, *, wide: bool = False) -> list[str]:
+    """Return a recovery report as lines, one fact each, with ``wide`` also offsets, the last kind and the hash."""
     facts = {
         "tier": report.tier,
         "seek point": report.seek_point,
@@ -225,7 +216,7 @@ def report_lines(report: Report, state: State) -> list[str]:
     if report.hidden:
         facts["hidden"] = f"{counted(report.hidden, 'offset')} behind {report.log_end}"
     notes = [f"note        {note}" for note in report.notes]
-    return [f"{name:<12}{value}" for name, value in facts.items()] + notes
+    return [f"{name:<12}{value}" for name, value in facts.items() if wide or name not in _INTERNALS] + notes
 
 
 def _folded(state: State, name: str) -> dict[str, Any]:
@@ -270,13 +261,12 @@ def _mailbox(state: State) -> list[dict[str, Any]]:
     ]
 
 
-def _headline(facts: Mapping[str, Any]) -> str:
+def _headline(facts: Mapping[str, Any], *, wide: bool) -> str:
     owner = f"owned by {facts['owner_node']}" if facts["owner"] else "owned by nobody"
     condition = "finished" if facts["finished"] else owner
-    return (
-        f"{facts['process_id']}: {facts['lifecycle']}, {condition}, seq {facts['seq']}, epoch {facts['epoch']}, "
-        f"offset {facts['offset']}, last kind {facts['last_kind'] or 'none'}"
-    )
+    internals = f", epoch {facts['epoch']}, offset {facts['offset']}, last kind {facts['last_kind'] or 'none'}"
+    head = f"{facts['process_id']}: {facts['lifecycle']}, {condition}, seq {facts['seq']}"
+    return head + (internals if wide else "")
 
 
 def _notices(facts: Mapping[str, Any]) -> list[str]:

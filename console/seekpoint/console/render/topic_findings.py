@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seekpoint.console.render.output import Column
+from seekpoint.console.render.tables import Column
 
 if TYPE_CHECKING:
     from seekpoint.compose import TopicFinding

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import typer
 
-from seekpoint.console.render.output import clean, counted, say, warn
+from seekpoint.console.render.output import announce, clean, counted, warn
 from seekpoint.console.services.import_path import import_object
 from seekpoint.console.services.termination import on_stop
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
@@ -117,14 +117,16 @@ class DispatcherService:
             async with dispatcher:
                 await self._run_until_stop(dispatcher, health, node.node_id)
                 await self._drain(dispatcher)
-        say(f"stopped; {counted(dispatcher.dispatched, 'outcome')} recorded")
+        count = dispatcher.dispatched
+        announce("stopped", f"stopped; {counted(count, 'outcome')} recorded", outcomes=count)
 
     def _request_stop(self) -> None:
         (self._stop_now if self._stop.is_set() else self._stop).set()
 
     async def _run_until_stop(self, dispatcher: Dispatcher, health: DispatcherHealth, node_id: str) -> None:
-        names = clean(", ".join(self._known.outbox))
-        say(f"node {node_id} dispatches {names} of journal {self._settings.journal}; Ctrl-C stops it")
+        names, journal = list(self._known.outbox), self._settings.journal
+        said = f"node {node_id} dispatches {clean(', '.join(names))} of journal {journal}; Ctrl-C stops it"
+        announce("started", said, node_id=node_id, journal=journal, connectors=names)
         while not self._stop.is_set() and dispatcher.failure is None:
             health.look()
             await _wait_for(self._stop, _POLL_INTERVAL_S)

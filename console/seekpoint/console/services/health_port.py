@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seekpoint.console.render.output import say
+from seekpoint.console.render.output import announce
 from seekpoint.consumers.heartbeats import health_port
 
 __all__ = ["HealthPort"]
@@ -13,5 +13,6 @@ class HealthPort(health_port.HealthPort):
 
     def __enter__(self) -> HealthPort:
         super().__enter__()
-        say(f"health on http://{self.host}:{self.port}/healthz, metrics on /metrics")
+        address = f"http://{self.host}:{self.port}"
+        announce("health", f"health on {address}/healthz, metrics on /metrics", address=address)
         return self

@@ -22,8 +22,10 @@ __all__ = [
     "OptionalProcessId",
     "PriceFile",
     "ProcessId",
+    "ProcessIds",
     "Reason",
     "Since",
+    "Wide",
 ]
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -36,6 +38,12 @@ OptionalProcessId: TypeAlias = Annotated[
     str | None,
     typer.Argument(
         metavar="[PROCESS_ID]", help="Only this process.", show_default=False, autocompletion=complete_process_ids
+    ),
+]
+ProcessIds: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PROCESS_ID]...", help="The processes.", show_default=False, autocompletion=complete_process_ids
     ),
 ]
 ActorName: TypeAlias = Annotated[
@@ -54,8 +62,11 @@ AgentName: TypeAlias = Annotated[
 Since: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--since", metavar="TIME", help="Only processes with an entry since then: 2h ago, or 2026-11-22T17:00+00:00."
+        "--since", metavar="TIME", help="Only processes with an entry since then: 2h (ago), or 2026-11-22T17:00+00:00."
     ),
+]
+Wide: TypeAlias = Annotated[
+    bool, typer.Option("--wide", "-w", help="Show internals too (epochs, offsets, hashes, ...), and cut nothing.")
 ]
 PriceFile: TypeAlias = Annotated[
     Path | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import nlargest, nsmallest
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary
 
-__all__ = ["SORTS", "STATUSES", "ProcessQuery", "moment_us"]
+__all__ = ["SORTS", "STATUSES", "ProcessQuery"]
 
 SORTS = ("id", "updated", "started", "cost")
 STATUSES = (
@@ -76,21 +75,3 @@ _KEYS: dict[str, Callable[[Summary], tuple[float, str]]] = {
     "started": lambda one: (one.started_us, one.process_id),
     "cost": lambda one: (_usd(one), one.process_id),
 }
-_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
-
-def moment_us(text: str, now_us: int) -> int:
-    """Return the time that ``text`` names, in microseconds since 1970: so long ago, or a date with or without a time.
-
-    Raises ``ValueError``.
-
-    >>> moment_us("90m", 6_000_000_000), moment_us("1970-01-02", 0), moment_us("1970-01-01T01:00:00+01:00", 0)
-    (600000000, 86400000000, 0)
-    """
-    ago = re.fullmatch(r"(\d{1,9})([smhd])", text)
-    if ago is not None:
-        return now_us - int(ago[1]) * _UNITS_S[ago[2]] * 1_000_000
-    from datetime import UTC, datetime
-
-    moment = datetime.fromisoformat(text)
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import typer
 
-from seekpoint.console.render.output import clean, counted, say
+from seekpoint.console.render.output import announce, clean, counted
 from seekpoint.console.services.import_path import import_module_here, import_object
 from seekpoint.console.services.termination import on_stop
 from seekpoint.producers import Agent, Worker
@@ -97,14 +97,16 @@ class WorkerService:
                 watching.cancel()
         if self._stopped_at_s is not None and time.monotonic() - self._stopped_at_s >= self._drain_s:
             self.is_cut_off = True
-        say(f"stopped; {counted(worker.finished, 'run')} finished, {worker.failed} failed")
+        said = f"stopped; {counted(worker.finished, 'run')} finished, {worker.failed} failed"
+        announce("stopped", said, finished=worker.finished, failed=worker.failed)
 
     def _request_stop(self) -> None:
         """Drain at the first signal, and release the runs at the second one. A start that hangs is cancelled."""
         if self._stop.is_set():
             if not self.is_cut_off:
                 self.is_cut_off = True
-                say(f"releasing {counted(len(self._worker.running), 'run')}")
+                count = len(self._worker.running)
+                announce("releasing", f"releasing {counted(count, 'run')}", running=count)
                 self._worker.end_drain()
             return
         self._stop.set()
@@ -113,9 +115,10 @@ class WorkerService:
             self._running.cancel()
         elif running := len(self._worker.running):
             self._stopped_at_s = time.monotonic()
-            say(f"draining: {counted(running, 'run')} under way; a second signal releases them")
+            said = f"draining: {counted(running, 'run')} under way; a second signal releases them"
+            announce("draining", said, running=running)
         else:
-            say("draining: no run is under way")
+            announce("draining", "draining: no run is under way", running=0)
 
     async def _watch(self, health: WorkerHealth) -> None:
         """Watch the worker's health, and say once that it has joined its group."""
@@ -130,9 +133,14 @@ class WorkerService:
             await asyncio.sleep(_LOOK_INTERVAL_S if is_told else _JOINING_INTERVAL_S)
 
     def _say_joined(self) -> None:
-        worker, names = self._worker, clean(", ".join(sorted(self._worker.agents)))
-        partitions = counted(len(worker.assigned), "partition")
-        say(
-            f"node {worker.node.node_id} runs {names} for {partitions} of journal"
-            f" {worker.node.settings.journal}, group {clean(worker.group)}; Ctrl-C stops it"
+        worker, names = self._worker, sorted(self._worker.agents)
+        node_id, journal = worker.node.node_id, worker.node.settings.journal
+        announce(
+            "started",
+            f"node {node_id} runs {clean(', '.join(names))} for {counted(len(worker.assigned), 'partition')} of journal"
+            f" {journal}, group {clean(worker.group)}; Ctrl-C stops it",
+            node_id=node_id,
+            journal=journal,
+            group=worker.group,
+            agents=names,
         )

@@ -47,11 +47,7 @@ def test_ps_is_read_from_the_view(kept: Settings, shell: Shell) -> None:
     ran = shell("ps")
     assert (ran.code, "reading from the log" in ran.err) == (0, False)
     lines = ran.out.splitlines()
-    assert lines[0].split() == [
-        *("process", "lifecycle", "owner", "owned", "for", "seq", "last", "entry"),
-        "agent",
-        "note",
-    ]
+    assert lines[0].split() == ["process", "lifecycle", "agent", "updated", "note"]
     assert [line.split()[0] for line in lines[1:]] == ["case-1", "case-2", "case-3"]
     viewed = shell("ps", "--json").json["processes"]
     forced = shell("ps", "--from-log", "--json")
@@ -78,11 +74,12 @@ async def test_ps_shows_since_when_a_process_is_owned(kept: Settings, shell: She
     async with Node.connect(kept) as node:
         await node.open("case-1")
         found = (await asyncio.to_thread(shell, "ps", "--json", "--from-log")).json["processes"]
-        text = (await asyncio.to_thread(shell, "ps", "--from-log")).out
+        text = (await asyncio.to_thread(shell, "ps", "--from-log", "--wide")).out
     owned = {one["process_id"]: one["owned_since"] is not None for one in found}
     assert owned == {"case-1": True, "case-2": False, "case-3": False}
-    spans = {line.split()[0]: line.split()[3:5] for line in text.splitlines()[1:]}
-    assert (spans["case-1"][1], spans["case-2"][0]) == ("s", "-")
+    titles, *lines = text.splitlines()
+    spans = {line.split()[0]: line[: titles.index("owned for") + 9].split("  ")[-1].strip() for line in lines}
+    assert (spans["case-1"][-2:], spans["case-2"]) == (" s", "-")
 
 
 def test_ps_without_redis_reads_the_log(kept: Settings, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +141,11 @@ def test_checkpoints_are_listed_and_shown(kept: Settings, shell: Shell) -> None:
     assert [one["floor"] for one in listed["floors"]] == [one["log_end"] for one in lag(shell)["partitions"]]
     text = shell("checkpoints", "ls")
     assert text.code == 0
-    assert text.out.splitlines()[1].split()[::7] == ["case-1", "yes"]
+    assert text.out.splitlines()[1].split()[::3] == ["case-1", "yes"]
+    wide = shell("checkpoints", "ls", "--wide").out.splitlines()
+    assert wide[0].split() == ["process", "partition", "position", "offset", "epoch", "seq", "bytes", "verified"]
+    assert wide[5].split() == ["partition", "floor", "checkpoints"]
+    assert "seek point" in shell("checkpoints", "show", "case-1", "--wide").out
     one = listed["checkpoints"][0]
     shown = shell("checkpoints", "show", "case-1", "--json").json
     assert {name: shown[name] for name in one} == one
@@ -189,7 +190,7 @@ def test_lag_is_what_the_view_has_not_applied(kept: Settings, shell: Shell, monk
         *(new, new),
         *(before["applied"], before["floor"]),
     )
-    assert shell("lag").out.splitlines()[1 + partition].split()[4] == str(new)
+    assert shell("lag").out.splitlines()[1 + partition].split() == [str(partition), str(new), str(new), "ok"]
     monkeypatch.setenv("SEEKPOINT_REDIS_URL", "none")
     found = lag(shell)
     assert found["behind"] is None
@@ -208,7 +209,7 @@ def test_a_journal_without_view_and_checkpoints_has_no_fault(
     ran = shell("checkpoints", "ls")
     assert ran.code == 0
     assert "no checkpoints yet" in ran.err
-    assert shell("lag").out.splitlines()[1].split()[:7] == ["0", "0", "0", "-", "-", "-", "-"]
+    assert shell("lag", "--wide").out.splitlines()[1].split()[:7] == ["0", "0", "0", "-", "-", "-", "-"]
 
 
 # --- trim -------------------------------------------------------------------------------------------------------------

@@ -46,8 +46,8 @@ def test_ps_lists_the_processes(shell: Shell) -> None:
     assert "reading from the log" in ran.err
     lines = ran.out.splitlines()
     assert lines[0].split() == [
-        *("process", "lifecycle", "owner", "owned", "for", "seq", "last", "entry"),
-        *("epoch", "mailbox", "newest", "offset", "behind", "agent", "note"),
+        *("process", "lifecycle", "agent", "updated", "owner", "owned", "for", "seq", "last", "entry"),
+        *("epoch", "mailbox", "newest", "offset", "behind", "note"),
     ]
     shown = {line.split()[0]: line for line in lines[1:]}
     assert sorted(shown) == ["case-1", "case-done", "case-err", "case-gap", "case-left"]
@@ -90,10 +90,10 @@ def test_log_shows_each_entry_and_its_verdict(shell: Shell) -> None:
     """As lines for people, as JSON lines for programs."""
     ran = shell("log", "case-gap")
     assert ran.code == 0
-    assert [line.split()[4] for line in ran.out.splitlines()] == [
-        *("kind", "claim", "context_updated", "context_updated"),
-    ]
-    assert ran.out.splitlines()[-1].endswith("a = 2  [gap]")
+    kinds = ["kind", "claim", "context_updated", "context_updated"]
+    assert [line.split()[2] for line in ran.out.splitlines()] == kinds
+    assert ran.out.splitlines()[-1].endswith("  [gap]  a = 2")
+    assert [line.split()[4] for line in shell("log", "case-gap", "-w").out.splitlines()] == kinds
     entries = [json.loads(line) for line in shell("log", "case-1", "--json").out.splitlines()]
     assert [entry["seq"] for entry in entries] == [None, 1, 2, 3, 4, 5, None]
     assert entries[4]["body"] == {"kind": "billing", "payload": {"usd": 0.02}}

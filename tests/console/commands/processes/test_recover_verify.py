@@ -110,4 +110,5 @@ def test_verify_that_finds_a_difference_is_a_fault(shell: Shell, monkeypatch: py
     monkeypatch.setattr("seekpoint.consumers.recovery.verification.verify", lambda recoverer, process_id: wrong)
     ran = shell("verify", "case-1")
     assert ran.code == 1
-    assert ran.out.splitlines()[1].split()[:5] == ["case-1", "no", "1", "a", "b"]
+    assert ran.out.splitlines()[1].split() == ["case-1", "no", "scan", "but", "not", "audit"]
+    assert shell("verify", "case-1", "--wide").out.splitlines()[1].split()[-4:] == ["a", "b", "-", "-"]

@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.output import Column, emit_json, emit_table
+from seekpoint.console.render.output import emit_json
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.target import home
 
 if TYPE_CHECKING:
     from seekpoint.compose import PartStatus
 from seekpoint.console.render.cluster_facts import cluster_facts
-from seekpoint.console.services.options import AsJson, Directory
+from seekpoint.console.services.options import AsJson, Directory, Wide
 
 __all__ = ["status"]
 
 _COLUMNS = (Column("part"), Column("address"), Column("pid", right=True), Column("answers"))
 
 
-def status(directory: Directory = None, json: AsJson = False) -> int:
+def status(directory: Directory = None, wide: Wide = False, json: AsJson = False) -> int:
     """Show the parts of the local cluster. Exits with 1 if a part does not answer, 3 if no cluster runs."""
     from seekpoint.compose import LocalCluster
 
@@ -27,7 +28,7 @@ def status(directory: Directory = None, json: AsJson = False) -> int:
     if json:
         emit_json(cluster_facts(cluster, parts))
     else:
-        emit_table(_COLUMNS, [_row(part) for part in parts])
+        emit_table(_COLUMNS, [_row(part) for part in parts], wide=wide)
     return 0 if all(part.answers for part in parts) else EXIT_FAULT
 
 

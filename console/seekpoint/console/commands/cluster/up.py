@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seekpoint.console.render.output import emit, emit_json, say
-from seekpoint.console.render.progress import Activity
+from seekpoint.console.render.progress import SetupBar
 from seekpoint.console.services.target import home
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def up(
     """Start a Kafka and a Redis on this machine. Print the environment variables that select them."""
     from seekpoint.compose import LocalCluster
     from seekpoint.compose.directory import ClusterDirectory
+    from seekpoint.compose.setup_phases import DOWNLOADING, PREPARING, STARTING
 
     place = directory or home()
     state = ClusterDirectory(place).read() if place.is_dir() else None
@@ -37,8 +38,8 @@ def up(
     if count not in (1, 3):
         raise typer.BadParameter("a local cluster has 1 or 3 brokers", param_hint="--brokers")
     was_up = _is_running(place)
-    with Activity() as activity:
-        cluster = LocalCluster.start_detached(place, count, progress=activity)
+    with SetupBar((DOWNLOADING, PREPARING, STARTING)) as bar:
+        cluster = LocalCluster.start_detached(place, count, progress=bar)
     _keep_out_of_git(cluster.directory)
     if json:
         emit_json({**cluster_facts(cluster), "started": not was_up})

@@ -7,33 +7,42 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
+from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader, Floor
     from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
-from seekpoint.console.services.options import AsJson, ProcessId
+from seekpoint.console.services.options import AsJson, ProcessId, Wide
 
 __all__ = ["checkpoint_facts", "checkpoints_of", "ls", "show"]
 
 _CHECKPOINTS = (
     Column("process"),
-    *(Column(title, right=True) for title in ("partition", "position", "offset", "seq", "epoch", "bytes")),
-    Column("verified"),
+    *(Column(title, right=True, wide=True) for title in ("partition", "position", "offset", "epoch")),
+    *(Column(title, right=True) for title in ("seq", "bytes")),
+    Column("verified", wraps=True),
 )
+_INTERNALS = frozenset(
+    {"partition", "position", "offset", "epoch", "floor", "seek_point", "leader_epoch", "topic_id", "fold_version"}
+)
+"""Facts of a checkpoint that ``show`` shows only with ``--wide``."""
 _FLOORS = (Column("partition"), Column("floor", right=True), Column("checkpoints", right=True))
 
 
-def ls(target: CommandTarget, json: AsJson = False) -> int:
-    """List every checkpoint and verify it; list each partition's floor. Exits with 1 if a checkpoint is unusable."""
+def ls(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> int:
+    """List every checkpoint and verify it. Exits with 1 if a checkpoint is unusable.
+
+    With --wide it also lists each partition's floor: every entry below it is in the checkpoint of its process.
+    """
     floors: list[dict[str, Any]] = []
     unusable: list[bool] = []
     found = _every_checkpoint(target, floors, unusable)
     if json:
         emit_json_list({"journal": target.settings.journal}, "checkpoints", found, {"floors": floors})
     else:
-        _show_all(target.settings.journal, found, floors)
+        _show_all(target.settings.journal, found, floors, wide=wide)
     return EXIT_FAULT if unusable else 0
 
 
@@ -52,7 +61,7 @@ def _every_checkpoint(
         del checkpoints  # free the memory before the next partition is read
 
 
-def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> int:
+def show(target: CommandTarget, process_id: ProcessId, wide: Wide = False, json: AsJson = False) -> int:
     """Show a process's newest checkpoint. Exits with 1 if it is unusable."""
     from seekpoint.schemas.errors import UnknownProcess
 
@@ -66,7 +75,7 @@ def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> 
         emit_json(facts)
     else:
         for name, value in facts.items():
-            if name != "problem":
+            if name != "problem" and (wide or name not in _INTERNALS):
                 emit(clean(f"{name.replace('_', ' '):<13}{_verified(facts) if name == 'verified' else value}"))
     return EXIT_FAULT if found.problem is not None else 0
 
@@ -122,14 +131,19 @@ def _verified(facts: dict[str, Any]) -> str:
     return "yes" if facts["verified"] else f"no: {facts['problem']}"
 
 
-def _show_all(journal: str, found: Iterator[dict[str, Any]], floors: Sequence[dict[str, Any]]) -> None:
-    names = ("process_id", "partition", "position", "offset", "seq", "epoch", "state_bytes")
+def _show_all(journal: str, found: Iterator[dict[str, Any]], floors: Sequence[dict[str, Any]], *, wide: bool) -> None:
+    names = ("process_id", "partition", "position", "offset", "epoch", "seq", "state_bytes")
     rows = ([*("-" if facts[name] is None else facts[name] for name in names), _verified(facts)] for facts in found)
-    if emit_table(_CHECKPOINTS, rows):
-        emit()
-    else:
+    if not emit_table(_CHECKPOINTS, rows, wide=wide):
         say(f"the journal {journal} has no checkpoints yet; a projector writes them: seekpoint serve projector")
-    emit_table(
-        _FLOORS,
-        [[one["partition"], "none" if one["floor"] is None else one["floor"], one["checkpoints"]] for one in floors],
-    )
+    elif wide:
+        emit()
+    if wide:
+        emit_table(
+            _FLOORS,
+            [
+                [one["partition"], "none" if one["floor"] is None else one["floor"], one["checkpoints"]]
+                for one in floors
+            ],
+            wide=True,
+        )

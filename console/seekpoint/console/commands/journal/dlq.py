@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
+from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.dead_letters import DeadLetter
 
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.options import AsJson, Wide
 
 __all__ = ["hex_lines", "letter_facts", "place_of"]
 
@@ -22,7 +23,7 @@ _COLUMNS = (
     Column("place"),
     Column("key", cut=True),
     Column("bytes", right=True),
-    Column("seen at"),
+    Column("seen at", wide=True),
     Column("error", wraps=True),
 )
 _HEX_BYTES_MAX = 4_096
@@ -31,12 +32,12 @@ _KEY_BYTES_MAX = 200
 """How much of a key is shown. A key that is not a process id may have any length."""
 
 
-def ls(target: CommandTarget, json: AsJson = False) -> None:
+def ls(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> None:
     """List the journal's dead letters in the order in which readers found them."""
     letters = target.dead_letters.stream()
     if json:
         emit_json_list({"journal": target.settings.journal}, "letters", map(letter_facts, letters))
-    elif not emit_table(_COLUMNS, map(_row, letters)):
+    elif not emit_table(_COLUMNS, map(_row, letters), wide=wide):
         say("no dead letters: no reader has found an undecodable record (seekpoint ps --from-log reads all records)")
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seekpoint.console.render.output import Column, counted, emit_json, emit_table, say
+from seekpoint.console.render.output import counted, emit_json, say
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.console.services.checkup import Diagnosis
 
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.options import AsJson, Wide
 from seekpoint.console.services.process_scan import scan_processes
 
 __all__ = []
@@ -29,6 +30,7 @@ _COLUMNS = (Column("subject"), Column("health"), Column("found", wraps=True), Co
 def doctor(
     target: CommandTarget,
     quick: Annotated[bool, typer.Option("--quick", help="Skip checks that read the whole journal.")] = False,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> int:
     """Examine Kafka, topics, Redis, nodes and processes. Exits with 1 if there is an error."""
@@ -40,7 +42,8 @@ def doctor(
         plain = [{name: value for name, value in asdict(each).items() if name != "unreachable"} for each in found]
         emit_json({"journal": target.settings.journal, "ok": code == 0, "findings": plain})
     else:
-        emit_table(_COLUMNS, [[each.subject, each.health, each.found, each.advice] for each in found])
+        rows = [[each.subject, each.health, each.found, each.advice] for each in found]
+        emit_table(_COLUMNS, rows, wide=wide)
     return code
 
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from seekpoint.console.render.output import Column, emit_json, emit_table
+from seekpoint.console.render.output import emit_json
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     pass
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.options import AsJson, Wide
 from seekpoint.console.services.partition_lag import PartitionLag, lags
 
 __all__ = ["lag"]
 
 _COLUMNS = (
-    *(Column(title, right=True) for title in ("partition", "log start", "log end", "applied", "behind")),
-    *(Column(title, right=True) for title in ("floor", "unsaved")),
+    Column("partition", right=True),
+    *(Column(title, right=True, wide=True) for title in ("log start", "log end", "applied", "floor")),
+    *(Column(title, right=True) for title in ("behind", "unsaved")),
     Column("view", wraps=True),
 )
 
 
-def lag(target: CommandTarget, json: AsJson = False) -> None:
+def lag(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> None:
     """Show how far the view and the floor are behind the log. No projector has to run."""
     found = lags(target)
     if json:
@@ -30,9 +32,9 @@ def lag(target: CommandTarget, json: AsJson = False) -> None:
         partitions = [asdict(one) for one in found]
         emit_json({"journal": target.settings.journal, "behind": behind, "partitions": partitions})
     else:
-        emit_table(_COLUMNS, [_row(one) for one in found])
+        emit_table(_COLUMNS, [_row(one) for one in found], wide=wide)
 
 
 def _row(one: PartitionLag) -> list[object]:
-    numbers = (one.log_start, one.log_end, one.applied, one.behind, one.floor, one.unsaved)
+    numbers = (one.log_start, one.log_end, one.applied, one.floor, one.behind, one.unsaved)
     return [one.partition, *("-" if number is None else number for number in numbers), one.problem or "ok"]

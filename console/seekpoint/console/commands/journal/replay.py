@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from seekpoint.console.exit_codes import EXIT_INTERRUPTED
-from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_table, say, warn
+from seekpoint.console.render.output import clean, counted, emit, emit_json, say, warn
 from seekpoint.console.render.progress import ReadingProgress
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from seekpoint.consumers.staging.replay_ports import OffsetRange
     from seekpoint.schemas.config.cluster_profiles import Cluster
 
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.completion import complete_process_ids
+from seekpoint.console.services.options import AsJson, Wide
 from seekpoint.console.services.time_option import parse_time
 
 __all__ = []
@@ -37,7 +39,7 @@ def _option(*names: str, panel: str, help_text: str, metavar: str | None = None)
     return typer.Option(*names, metavar=metavar, help=help_text, rich_help_panel=panel)
 
 
-_TIME = "ISO 8601, or seconds since 1970."
+_TIME = "2h (ago), or 2026-11-22T17:00+00:00."
 Since = Annotated[
     str | None, _option("--since", panel=_SELECT, metavar="TIME", help_text=f"From this time on: {_TIME}")
 ]
@@ -50,7 +52,13 @@ Offsets = Annotated[
 ]
 Processes = Annotated[
     list[str] | None,
-    _option("--process", panel=_SELECT, metavar="PROCESS_ID", help_text="Only this one; may be repeated."),
+    typer.Option(
+        "--process",
+        metavar="PROCESS_ID",
+        help="Only this one; may be repeated.",
+        rich_help_panel=_SELECT,
+        autocompletion=complete_process_ids,
+    ),
 ]
 ProcessesFrom = Annotated[
     Path | None,
@@ -120,6 +128,7 @@ def replay(
     offset_map: MapPath = None,
     overwrite: Overwrite = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, select and mask; write nothing.")] = False,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> int:
     """Replay a topic into staging. Repeat the command to resume after a crash. Exits with 130 if interrupted."""
@@ -142,7 +151,7 @@ def replay(
     if json:
         emit_json(report.to_dict())
     else:
-        _show(report)
+        _show(report, wide=wide)
     if not report.complete:
         say(f"stopped; repeat the command to resume from {file}" if file else "stopped")
     return 0 if report.complete else EXIT_INTERRUPTED
@@ -267,9 +276,9 @@ class _ReplayProgress:
             self._bar.__exit__(None, None, None)
 
 
-def _show(report: ReplayReport) -> None:
+def _show(report: ReplayReport, *, wide: bool) -> None:
     if report.by_partition:
-        emit_table(_COLUMNS, [[at, *counts] for at, counts in report.by_partition.items()])
+        emit_table(_COLUMNS, [[at, *counts] for at, counts in report.by_partition.items()], wide=wide)
     for sample in report.samples:
         emit(f"{sample.partition}:{sample.offset}")
         emit(clean(f"  before  {sample.before}"))

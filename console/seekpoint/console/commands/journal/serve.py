@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from seekpoint.console.render.output import say
+from seekpoint.console.render.output import announce
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seekpoint.console.services.sweeping import SweepingService
     from seekpoint.consumers.projector.projector import Projector
     from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
-from seekpoint.console.services.options import HealthHost, HealthPortNumber
+from seekpoint.console.services.options import AsJson, HealthHost, HealthPortNumber
 from seekpoint.console.services.reactor_metrics import reactor_families, reactors_in
 from seekpoint.console.services.recovery_metrics import recovery_families
 
@@ -30,7 +30,10 @@ _POLL_INTERVAL_S = 1.0
 
 
 def projector(
-    target: CommandTarget, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1"
+    target: CommandTarget,
+    health_port: HealthPortNumber = None,
+    health_host: HealthHost = "127.0.0.1",
+    json: AsJson = False,  # output.announce knows it
 ) -> None:
     """Keep the view and the checkpoints up to date. Stops at SIGTERM or Ctrl-C."""
     import asyncio
@@ -61,7 +64,8 @@ async def _run_projector(worker: Projector, health: ProjectorHealth) -> None:
     from seekpoint.console.services.termination import on_stop
 
     on_stop(worker.stop)
-    say(f"projecting journal {worker.settings.journal}; Ctrl-C stops it")
+    journal = worker.settings.journal
+    announce("started", f"projecting journal {journal}; Ctrl-C stops it", journal=journal)
     running = asyncio.create_task(worker.run())
     while not running.done():
         health.look(worker.lag())
@@ -70,7 +74,10 @@ async def _run_projector(worker: Projector, health: ProjectorHealth) -> None:
 
 
 def recovery(
-    target: CommandTarget, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1"
+    target: CommandTarget,
+    health_port: HealthPortNumber = None,
+    health_host: HealthHost = "127.0.0.1",
+    json: AsJson = False,  # output.announce knows it
 ) -> None:
     """Answer recovery requests. Stops at SIGTERM or Ctrl-C."""
     from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
@@ -102,6 +109,7 @@ def reactors(
     ] = False,
     health_port: HealthPortNumber = None,
     health_host: HealthHost = "127.0.0.1",
+    json: AsJson = False,
 ) -> None:
     """Call a user's reactors for the entries of the journal, and sweep. Stops at SIGTERM or Ctrl-C.
 
@@ -167,7 +175,7 @@ async def _run(service: S, greeting: Callable[[S], str]) -> None:
         return
     await starting
     try:
-        say(f"{greeting(service)}; Ctrl-C stops it")
+        announce("started", f"{greeting(service)}; Ctrl-C stops it", journal=service.settings.journal)
         await service.run(stop)
     finally:
         stopped.cancel()
@@ -185,6 +193,7 @@ def dispatcher(
     ] = 20.0,
     health_port: HealthPortNumber = None,
     health_host: HealthHost = "127.0.0.1",
+    json: AsJson = False,
 ) -> None:
     """Call the effects of outbox connectors, which their owners only record. Stops at SIGTERM or Ctrl-C."""
     import asyncio

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.output import emit, emit_json, emit_table, say
+from seekpoint.console.render.output import emit, emit_json, say
+from seekpoint.console.render.tables import emit_table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log.manifest import Manifest
 from seekpoint.console.render.topic_findings import FINDING_COLUMNS, grouped
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.options import AsJson, Wide
 
 __all__ = ["check", "create", "manifest", "restore"]
 
@@ -32,7 +33,7 @@ def create(target: CommandTarget, json: AsJson = False) -> None:
         emit(f"journal {manifest.journal}: {manifest.partitions} partitions, format {manifest.format}")
 
 
-def check(target: CommandTarget, json: AsJson = False) -> int:
+def check(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> int:
     """Compare the journal's topics with their required settings. Exits with 1 if a guarantee is missing."""
     from seekpoint.compose import check_topics_sync
 
@@ -42,13 +43,13 @@ def check(target: CommandTarget, json: AsJson = False) -> int:
         plain = [asdict(finding) for finding in findings]
         emit_json({"journal": target.settings.journal, "ok": not wrong, "findings": plain})
     elif findings:
-        emit_table(FINDING_COLUMNS, grouped(findings))
+        emit_table(FINDING_COLUMNS, grouped(findings), wide=wide)
     else:
         say(f"the topics of journal {target.settings.journal} have the required settings")
     return EXIT_FAULT if wrong else 0
 
 
-def manifest(target: CommandTarget) -> None:
+def manifest(target: CommandTarget, json: AsJson = True) -> None:
     """Print the journal's manifest and writer schemas as JSON: a backup for ``topics restore``."""
     from seekpoint.compose import save_manifest_sync
 

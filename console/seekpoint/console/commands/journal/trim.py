@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.output import Column, counted, emit_json, emit_table, fail, say
+from seekpoint.console.render.output import counted, emit_json, fail, say
 from seekpoint.console.render.progress import ReadingProgress, watched
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.checkpoints.trimming import Trimmed
 
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.options import AsJson, Wide
 
 __all__ = []
 
 _COLUMNS = (
-    *(Column(title, right=True) for title in ("partition", "log start", "floor", "new start", "offsets")),
+    Column("partition", right=True),
+    *(Column(title, right=True, wide=True) for title in ("log start", "floor", "new start")),
+    Column("offsets", right=True),
     Column("checkpoints", right=True),
     Column("recomputed", right=True),
     Column("note", wraps=True),
@@ -32,6 +35,7 @@ def trim(
         bool, typer.Option("--to-floor", help="Delete entries below each partition's floor, permanently.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything; delete nothing.")] = False,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> int:
     """Delete entries that verified checkpoints replace. Exits with 1 if a checkpoint is wrong or incomplete."""
@@ -56,7 +60,7 @@ def trim(
         done = {"partitions": [_facts(one) for one in found], "refused": refused}
         emit_json({"journal": target.settings.journal, "dry_run": dry_run, **done})
     else:
-        _show(found, dry_run)
+        _show(found, dry_run, wide=wide)
     return EXIT_FAULT if refused else 0
 
 
@@ -65,7 +69,7 @@ def _facts(one: Trimmed) -> dict[str, Any]:
     return {**{name: getattr(one, name) for name in names}, "note": one.note or None}
 
 
-def _show(found: list[Trimmed], dry_run: bool) -> None:
+def _show(found: list[Trimmed], dry_run: bool, *, wide: bool) -> None:
     if found:
         emit_table(
             _COLUMNS,
@@ -76,6 +80,7 @@ def _show(found: list[Trimmed], dry_run: bool) -> None:
                 ]
                 for one in found
             ],
+            wide=wide,
         )
     offsets = counted(sum(one.offsets for one in found), "offset")
     say(f"{offsets} would be deleted; nothing was" if dry_run else f"{offsets} deleted")

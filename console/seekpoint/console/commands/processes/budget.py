@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.output import Column, emit_json, emit_table, say
+from seekpoint.console.render.output import emit_json, say
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.send_and_confirm import with_node
 from seekpoint.console.services.target import CommandTarget
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from seekpoint.producers import Node
     from seekpoint.schemas.state.budget_sums import Budget
 
-from seekpoint.console.services.options import ActorName, AsJson, ProcessId
+from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Wide
 
 __all__ = ["budget_facts", "raise_", "raise_limit", "show"]
 
@@ -29,7 +30,7 @@ _COLUMNS = (
 )
 
 
-def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> None:
+def show(target: CommandTarget, process_id: ProcessId, wide: Wide = False, json: AsJson = False) -> None:
     """Show a process's limits, what it has spent and what running calls reserve, per run and for the newest day."""
     from seekpoint.schemas.errors import Refused
 
@@ -42,7 +43,7 @@ def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> 
         emit_json({"process_id": process_id, **facts})
         return
     rows = [*_rows("run", facts["run"]), *_rows(f"day {facts['day']}", facts["of_day"])]
-    emit_table(_COLUMNS, rows)
+    emit_table(_COLUMNS, rows, wide=wide)
     say(f"warns at {facts['warn_at']} of a limit; when a limit is exceeded: {facts['on_exceed']}")
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.commands.processes.ps import since_us
-from seekpoint.console.render.output import Column, counted, emit_json, emit_table, say
-from seekpoint.console.services.options import AsJson, Since
+from seekpoint.console.render.output import counted, emit_json, say
+from seekpoint.console.render.tables import Column, emit_table
+from seekpoint.console.services.options import AsJson, Since, Wide
 from seekpoint.console.services.process_query import ProcessQuery
 from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.time_option import since_us
 
 if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary
@@ -29,6 +30,7 @@ def costs(
     agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Only this agent's processes.")] = None,
     since: Since = None,
     from_log: Annotated[bool, typer.Option("--from-log", help="Read the whole log, even if there is a view.")] = False,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> None:
     """Sum what the budgets of processes counted: from the view, or without one from the whole log.
@@ -55,7 +57,7 @@ def costs(
         emit_json({**head, "costs": rows, "without_budget": len(without)})
         return
     columns = [*map(Column, names), *(Column(name, right=True) for name in ("processes", *_COUNTED))]
-    if not emit_table(columns, [[row[column.title] for column in columns] for row in rows]):
+    if not emit_table(columns, [[row[column.title] for column in columns] for row in rows], wide=wide):
         say("no process has a budget that counted something")
     if without:
         say(f"{counted(len(without), 'run')} not in the sums: without process.set_budget(), nothing is counted")

@@ -6,20 +6,28 @@ from typing import Annotated
 
 import typer
 
-from seekpoint.console.render.output import Column, emit_json, emit_table, say
-from seekpoint.console.render.process_diffs import diff_rows, same_line
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.render.output import emit_json, say
+from seekpoint.console.render.process_diffs import diff_columns, diff_rows, same_line
+from seekpoint.console.render.tables import emit_table
+from seekpoint.console.services.completion import complete_moments
+from seekpoint.console.services.options import AsJson, Wide
 from seekpoint.console.services.send_and_confirm import with_node
 from seekpoint.console.services.target import CommandTarget
 
 __all__ = ["diff"]
 
 _Side = Annotated[
-    str, typer.Argument(metavar="PROCESS_ID[@SEQ]", help="A process, as of now or after a seq.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="PROCESS_ID[@SEQ]",
+        help="A process, as of now or after a seq.",
+        show_default=False,
+        autocompletion=complete_moments,
+    ),
 ]
 
 
-def diff(target: CommandTarget, left: _Side, right: _Side, json: AsJson = False) -> None:
+def diff(target: CommandTarget, left: _Side, right: _Side, wide: Wide = False, json: AsJson = False) -> None:
     """Compare two processes, or two moments of one: context, conversation, calls, lifecycle, cost and duration.
 
     Exits with 1 if they differ.
@@ -30,8 +38,7 @@ def diff(target: CommandTarget, left: _Side, right: _Side, json: AsJson = False)
 
         emit_json({**to_builtins(found), "is_empty": found.is_empty})
     else:
-        columns = (Column(""), Column(left, cut=True), Column(right, cut=True), Column("first difference", wraps=True))
-        emit_table(columns, [*diff_rows(found)])
+        emit_table(diff_columns(left, right), [*diff_rows(found)], wide=wide)
         say(same_line(found))
     if not found.is_empty:
         raise typer.Exit(1)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say, warn
+from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say, warn
 from seekpoint.console.render.progress import ReadingProgress, watched
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.send_and_confirm import parse_json, send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
 from seekpoint.console.services.client_calls import with_client
-from seekpoint.console.services.options import ActorName, AsJson, OptionalProcessId, ProcessId, Reason
+from seekpoint.console.services.options import ActorName, AsJson, OptionalProcessId, ProcessId, Reason, Wide
 from seekpoint.console.services.process_scan import states_of
 
 __all__ = ["effect_facts", "effects_of", "entry_facts"]
@@ -29,11 +30,9 @@ _COLUMNS = (
     Column("process"),
     Column("effect"),
     Column("status"),
-    Column("semantics"),
-    Column("connector"),
-    Column("business key"),
-    Column("attempts", right=True),
+    *(Column("semantics", wide=True), Column("connector", wide=True), Column("attempts", right=True, wide=True)),
     Column("owed"),
+    Column("business key", wraps=True),
 )
 _SETTLED = ("succeeded", "failed", "revoked")
 _NOTHING = "no effect is in doubt"
@@ -49,6 +48,7 @@ def ls(
     in_doubt: Annotated[
         bool, typer.Option("--in-doubt", help="Only effects in doubt or given up: from the view, not the whole log.")
     ] = False,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> None:
     """List effects in doubt, and compensations that are owed."""
@@ -58,11 +58,13 @@ def ls(
     found = find(target, process_id)
     if json:
         emit_json_list({"journal": target.settings.journal}, "effects", found)
-    elif not emit_table(_COLUMNS, map(_row, found)):
+    elif not emit_table(_COLUMNS, map(_row, found), wide=wide):
         say("there are no effects" if everything else _NOTHING if in_doubt else f"{_NOTHING}, and nothing is owed")
 
 
-def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJson = False) -> None:
+def show(
+    target: CommandTarget, process_id: ProcessId, key: EffectKey, wide: Wide = False, json: AsJson = False
+) -> None:
     """Show one effect, and every entry about it.
 
     For turns that are over and for finished processes it is read from the journal.
@@ -92,7 +94,8 @@ def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJ
         if value is not None:
             emit(clean(f"{name.replace('_', ' '):<18}{value}"))
     for entry in entries:
-        line = ", ".join(f"{name} {value}" for name, value in entry.items() if value is not None)
+        hidden = () if wide else ("offset", "seq")
+        line = ", ".join(f"{name} {value}" for name, value in entry.items() if value is not None and name not in hidden)
         emit(clean(f"  {line}"))
 
 
@@ -205,7 +208,7 @@ _SHOWN = ("attempt", "outcome", "settled_by", "arguments", "output", "error", "r
 
 
 def _row(facts: dict[str, Any]) -> list[object]:
-    names = ("process_id", "key", "status", "semantics", "connector", "business_key", "attempts", "owed")
+    names = ("process_id", "key", "status", "semantics", "connector", "attempts", "owed", "business_key")
     return ["-" if facts[name] is None else facts[name] for name in names]
 
 

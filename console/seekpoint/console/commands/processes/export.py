@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from seekpoint.console.render.output import counted, emit_json, say
+from seekpoint.console.services.completion import complete_process_ids
 from seekpoint.console.services.options import AsJson
 from seekpoint.console.services.target import CommandTarget
 
@@ -19,7 +20,13 @@ _STDOUT = Path("-")
 def export(
     target: CommandTarget,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="PROCESS_ID FILE", help="Process and file.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="PROCESS_ID FILE",
+            help="Process and file; with --dataset processes.",
+            show_default=False,
+            autocompletion=complete_process_ids,
+        ),
     ] = None,
     dataset: Annotated[
         Path | None,

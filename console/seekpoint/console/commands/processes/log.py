@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seekpoint.console.render.output import emit, emit_json, fitted, is_abandoned, say, warn
+from seekpoint.console.render.output import emit_json, is_abandoned, say, warn
+from seekpoint.console.render.tables import Table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.schemas.folding.fold import Verdict
 
-from seekpoint.console.services.options import AsJson, ProcessId
+from seekpoint.console.services.options import AsJson, ProcessId, Wide
 
 __all__ = ["EntryFilter", "log"]
 
@@ -35,27 +36,25 @@ def log(
         list[str] | None, typer.Option("--kind", metavar="KIND", help="Show only this kind; may be repeated.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show at most this many entries.")] = None,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> None:
     """Show a process's entries. With --json, print one object per line."""
-    from seekpoint.console.render.entry_lines import HEADER, entry_facts, entry_line
+    from seekpoint.console.render.entry_lines import ENTRY_COLUMNS, entry_facts, entry_row
     from seekpoint.schemas.bodies.entry import process_key
     from seekpoint.schemas.log.partition import partition_of
 
     partition = partition_of(process_key(process_id), target.log.partitions)
     _warn_of_unknown_kinds(kinds)
     entry_filter = EntryFilter(from_seq, frozenset(kinds) if kinds else None, limit)
+    table = Table(ENTRY_COLUMNS, wide=wide)
     for batch in _judge_entries(target, process_id, partition, follow):
-        first = not entry_filter.has_matched
-        for logged, verdict in entry_filter.select(batch):
-            facts = entry_facts(logged, partition, verdict)
-            if json:
+        found = [entry_facts(logged, partition, verdict) for logged, verdict in entry_filter.select(batch)]
+        if json:
+            for facts in found:
                 emit_json(facts, line=True)
-                continue
-            if first:
-                emit(HEADER)
-                first = False
-            emit(fitted(entry_line(facts)))
+        else:
+            table.write([table.cells(entry_row(facts)) for facts in found])
         if entry_filter.is_full:
             return
         _wait(follow and not batch)

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.output import emit_json_list, emit_table, say
-from seekpoint.console.services.options import AsJson, Since
-from seekpoint.console.services.process_query import SORTS, STATUSES, ProcessQuery, moment_us
+from seekpoint.console.render.output import emit_json_list, say
+from seekpoint.console.render.tables import emit_table
+from seekpoint.console.services.options import AsJson, Since, Wide
+from seekpoint.console.services.process_query import SORTS, STATUSES, ProcessQuery
 from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.time_option import since_us
 
 if TYPE_CHECKING:
     from seekpoint.consumers.heartbeats.worker_code import WorkerCode
 
-__all__ = ["ps", "since_us"]
+__all__ = ["ps"]
 
 
 def ps(
@@ -33,13 +35,11 @@ def ps(
     sort: Annotated[str, typer.Option("--sort", metavar="WORD", help=f"The order: {', '.join(SORTS)}.")] = "id",
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = None,
     from_log: Annotated[bool, typer.Option("--from-log", help="Read the whole log, even if there is a view.")] = False,
-    wide: Annotated[
-        bool, typer.Option("--wide", "-w", help="Also show epoch, mailbox, newest offset and lag.")
-    ] = False,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> None:
     """List the journal's processes: from the view, sorted by id, or from the log, sorted by partition and id."""
-    from seekpoint.console.render import states
+    from seekpoint.console.render.states import PROCESS_COLUMNS, process_row
 
     if lifecycle not in (None, *STATUSES):
         raise typer.BadParameter(f"one of {', '.join(STATUSES)}", param_hint="--lifecycle")
@@ -51,26 +51,12 @@ def ps(
     )  # fmt: skip
     target.reachable()
     found = _facts(target, query, from_log=from_log)
-    columns, row = (
-        (states.WIDE_PROCESS_COLUMNS, states.wide_process_row) if wide else (states.PROCESS_COLUMNS, states.process_row)
-    )
     if json:
         emit_json_list({"journal": target.settings.journal}, "processes", found)
-    elif not emit_table(columns, map(row, found)):
+    elif not emit_table(PROCESS_COLUMNS, map(process_row, found), wide=wide):
         journal = target.settings.journal
         everything = query == ProcessQuery()
         say(f"the journal {journal} has no processes yet" if everything else f"no process of {journal} is like that")
-
-
-def since_us(since: str | None) -> int | None:
-    """Return the moment of an option ``--since``. Raises ``BadParameter``."""
-    from seekpoint.schemas.values.clock import now_us
-
-    try:
-        return None if since is None else moment_us(since, now_us())
-    except ValueError as exc:
-        text = "so long ago (30s, 90m, 2h, 7d) or a date (2026-11-22, 2026-11-22T17:00+00:00)"
-        raise typer.BadParameter(text, param_hint="--since") from exc
 
 
 def _facts(target: CommandTarget, query: ProcessQuery, *, from_log: bool) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seekpoint.producers import Node
     from seekpoint.schemas.config.settings import Settings
 
-from seekpoint.console.services.options import AsJson, ProcessId
+from seekpoint.console.services.options import AsJson, ProcessId, Wide
 
 __all__ = []
 
@@ -41,6 +41,7 @@ def recover(
     accept_degraded: Annotated[
         bool, typer.Option("--accept-degraded", help="Claim it even if entries are lost.")
     ] = False,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> None:
     """Recover a process and print the recovery report."""
@@ -67,8 +68,9 @@ def recover(
         hashes = {"hash": found.state.hash, "content_hash": found.state.content_hash}
         emit_json({**facts, **hashes, "report": found.report.to_dict(), "claim": claimed})
         return
-    emit(clean(f"{process_id}: {facts['lifecycle']}, seq {facts['seq']}, epoch {facts['epoch']}, {_condition(facts)}"))
-    for line in report_lines(found.report, found.state):
+    epoch = f", epoch {facts['epoch']}" if wide else ""
+    emit(clean(f"{process_id}: {facts['lifecycle']}, seq {facts['seq']}{epoch}, {_condition(facts)}"))
+    for line in report_lines(found.report, found.state, wide=wide):
         emit(clean(line))
     if claimed is not None:
         say(f"claimed as epoch {claimed['epoch']} and released: it can be opened at once")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seekpoint.console.commands.processes.ps import since_us
 from seekpoint.console.render.output import clean, counted, emit, emit_json, say
 from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.client_calls import with_client
-from seekpoint.console.services.options import ActorName, AsJson, Reason, Since
+from seekpoint.console.services.options import ActorName, AsJson, ProcessIds, Reason, Since
 from seekpoint.console.services.process_scan import without_view
 from seekpoint.console.services.send_and_confirm import user_name
 from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.time_option import since_us
 
 if TYPE_CHECKING:
     from seekpoint.producers import Client
@@ -25,9 +25,7 @@ __all__ = ["redrive"]
 
 def redrive(
     target: CommandTarget,
-    process_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROCESS_ID]...", help="The processes.", show_default=False)
-    ] = None,
+    process_ids: ProcessIds = None,
     failed: Annotated[bool, typer.Option("--failed", help="All processes whose run failed.")] = False,
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="NAME", help="With --failed: only this agent's.")

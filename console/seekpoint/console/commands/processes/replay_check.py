@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seekpoint.console.commands.processes.ps import since_us
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_json_list, emit_table, say
+from seekpoint.console.render.output import clean, counted, emit, emit_json, emit_json_list, say
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.chosen_agents import chosen_agents
-from seekpoint.console.services.options import AsJson, OptionalProcessId, Since
+from seekpoint.console.services.options import AsJson, OptionalProcessId, Since, Wide
 from seekpoint.console.services.process_query import ProcessQuery
 from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.time_option import since_us
 
 if TYPE_CHECKING:
     from seekpoint.console.services.replay_checks import CheckedProcess
@@ -53,6 +54,7 @@ def replay_check(
     detail: Annotated[
         str, typer.Option("--detail", help="The detail the processes ran with: full, checkpoint or none.")
     ] = "full",
+    wide: Wide = False,
     json: AsJson = False,
 ) -> int:
     """Check code against recorded histories without executing it: of one process, of a file, or of all.
@@ -73,11 +75,11 @@ def replay_check(
         from seekpoint.console.services.replay_checks import check_journal
 
         query = ProcessQuery(agent=_only(agents), unfinished=unfinished, since_us=since_us(since))
-        return _report(check_journal(target, agents, query, limit, detail, timeout_s), as_json=json)
+        return _report(check_journal(target, agents, query, limit, detail, timeout_s), wide=wide, as_json=json)
     if process_id is not None:
         return _check_one(_entries(target, process_id), process_id, agents, detail, as_json=json)
     assert history is not None
-    return _check_file(history, agents, limit, detail, timeout_s, as_json=json)
+    return _check_file(history, agents, limit, detail, timeout_s, wide=wide, as_json=json)
 
 
 def _only(agents: Mapping[str, Agent]) -> str | None:
@@ -91,7 +93,14 @@ def _entries(target: CommandTarget, process_id: str) -> list[Logged]:
 
 
 def _check_file(
-    path: Path, agents: Mapping[str, Agent], limit: int | None, detail: str, timeout_s: float, *, as_json: bool
+    path: Path,
+    agents: Mapping[str, Agent],
+    limit: int | None,
+    detail: str,
+    timeout_s: float,
+    *,
+    wide: bool,
+    as_json: bool,
 ) -> int:
     from seekpoint.console.services.replay_checks import check_captured
     from seekpoint.consumers.staging.capture.process_file import histories_in
@@ -102,7 +111,7 @@ def _check_file(
         hint = "make it with seekpoint export PROCESS_ID FILE"
         raise ReplayRefused("the file holds no process", path=str(path), hint=hint)
     if len(captured) > 1:
-        return _report(check_captured(captured, agents, limit, detail, timeout_s), as_json=as_json)
+        return _report(check_captured(captured, agents, limit, detail, timeout_s), wide=wide, as_json=as_json)
     [(process_id, entries)] = captured.items()
     return _check_one(entries, process_id, agents, detail, as_json=as_json)
 
@@ -145,7 +154,7 @@ def _show(found: ReplayCheck) -> None:
 
 
 # --- many processes ---------------------------------------------------------------------------------------------------
-def _report(checked: Iterable[CheckedProcess], *, as_json: bool) -> int:
+def _report(checked: Iterable[CheckedProcess], *, wide: bool, as_json: bool) -> int:
     """Write all outcomes as JSON, or those that are not the same as a table, and the counts. Return the exit code."""
     counts: Counter[str] = Counter()
 
@@ -164,7 +173,7 @@ def _report(checked: Iterable[CheckedProcess], *, as_json: bool) -> int:
 
         emit_json_list({}, "processes", items(), tail)
     else:
-        emit_table(_COLUMNS, (_row(one) for one in tallied() if one.outcome != "same"))
+        emit_table(_COLUMNS, (_row(one) for one in tallied() if one.outcome != "same"), wide=wide)
     parts = [f"{counts[name]:,} {text}" for name, text in _OUTCOMES.items() if counts[name]]
     say(f"{counted(sum(counts.values()), 'run')}: {', '.join(parts)}" if parts else "there is no run of these agents")
     return EXIT_FAULT if counts["differs"] else 0

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.commands.processes.ps import since_us
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.fork_plans import plan_lines
-from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_table, say
-from seekpoint.console.render.process_diffs import diff_rows, same_line
+from seekpoint.console.render.output import clean, counted, emit, emit_json, say
+from seekpoint.console.render.process_diffs import diff_columns, diff_rows, same_line
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.chosen_agents import chosen_agents
 from seekpoint.console.services.completion import complete_process_ids
-from seekpoint.console.services.options import ActorName, AsJson, PriceFile, Reason, Since
+from seekpoint.console.services.options import ActorName, AsJson, PriceFile, Reason, Since, Wide
 from seekpoint.console.services.price_file import prices_in
 from seekpoint.console.services.send_and_confirm import parse_json, user_name, with_node
 from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.time_option import since_us
 
 if TYPE_CHECKING:
     from seekpoint.console.services.rerun_selection import ManyReruns
@@ -97,6 +98,7 @@ def rerun(
     reason: Reason = None,
     by: ActorName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be run again.")] = False,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> int:
     """Run finished or failed processes again as new ones, and compare them call by call, with cost.
@@ -114,7 +116,7 @@ def rerun(
         _refuse({**given, "--budget": budget}, "it is for many processes: leave PROCESS_ID out")
         if input is not None:
             how["input"] = parse_json(input, "--input")
-        return _one(target, agents, process_id, new_id, known, how, ways, dry_run=dry_run, as_json=json)
+        return _one(target, agents, process_id, new_id, known, how, ways, dry_run=dry_run, wide=wide, as_json=json)
     _refuse({"--input": input}, "many processes keep their inputs: name one process")
     from seekpoint.console.services.import_path import import_object
     from seekpoint.console.services.rerun_selection import ManyReruns
@@ -126,7 +128,7 @@ def rerun(
         score=None if score is None else import_object(score, "--score", "MODULE:FUNCTION"), prices=known,
         how={**how, **ways, "label": label, "concurrency": concurrency, "budget_usd": budget},
     )  # fmt: skip
-    return _many(target, many, report, dry_run=dry_run, as_json=json)
+    return _many(target, many, report, dry_run=dry_run, wide=wide, as_json=json)
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:
@@ -138,7 +140,7 @@ def _refuse(given: Mapping[str, object], why: str) -> None:
 # --- one process
 def _one(
     target: CommandTarget, agents: Mapping[str, Agent], process_id: str, new_id: str | None, prices: Prices | None,
-    how: dict[str, Any], ways: dict[str, Any], *, dry_run: bool, as_json: bool,
+    how: dict[str, Any], ways: dict[str, Any], *, dry_run: bool, wide: bool, as_json: bool,
 ) -> int:  # fmt: skip
     agent = _agent_of(target, agents, process_id)
     if dry_run:
@@ -154,9 +156,8 @@ def _one(
     if as_json:
         emit_json(rerun_facts(found))
     else:
-        columns = (Column(""), Column(found.process_id, cut=True), Column(found.rerun_id, cut=True))
         rows = [*diff_rows(found.difference), ("result", _text(found.first_result), _text(found.result), "")]
-        emit_table((*columns, Column("first difference", wraps=True)), rows)
+        emit_table(diff_columns(found.process_id, found.rerun_id), rows, wide=wide)
         say(same_line(found.difference))
         if found.error is not None:
             say(clean(f"{found.rerun_id}: {found.error}"))
@@ -208,12 +209,14 @@ def _text(value: Any) -> str:
 
 # --- many processes
 _COLUMNS = (
-    *(Column("process", cut=True), Column("first"), Column("rerun"), Column("calls changed", right=True)),
-    *(Column("cost", right=True), Column("was", right=True), Column("score", right=True), Column("why", wraps=True)),
+    *(Column("process"), Column("first"), Column("rerun"), Column("changed", right=True), Column("cost", right=True)),
+    *(Column("was", right=True, wide=True), Column("score", right=True), Column("why", wraps=True)),
 )
 
 
-def _many(target: CommandTarget, many: ManyReruns, report: Path | None, *, dry_run: bool, as_json: bool) -> int:
+def _many(
+    target: CommandTarget, many: ManyReruns, report: Path | None, *, dry_run: bool, wide: bool, as_json: bool
+) -> int:
     process_ids = many.sources(target)
     if dry_run:
         if as_json:
@@ -231,7 +234,7 @@ def _many(target: CommandTarget, many: ManyReruns, report: Path | None, *, dry_r
     if as_json:
         emit_json({"summary": summary, "reruns": [_scored_facts(one) for one in found]})
     else:
-        emit_table(_COLUMNS, map(_row, found))
+        emit_table(_COLUMNS, map(_row, found), wide=wide)
         say(clean(_told(summary)))
     if report is not None:
         say(f"wrote {report}")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
+from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.client_calls import with_client
-from seekpoint.console.services.options import ActorName, AsJson
+from seekpoint.console.services.options import ActorName, AsJson, Wide
 from seekpoint.console.services.send_and_confirm import user_name
 from seekpoint.console.services.target import CommandTarget
 
@@ -20,19 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["ls", "pause", "resume", "trigger"]
 
 _COLUMNS = (
-    Column("agent"), Column("schedule"), Column("time zone"), Column("missed"), Column("last"), Column("next"),
+    Column("agent"), Column("schedule"), Column("time zone"), Column("missed", wide=True), Column("next"),
+    Column("last", wraps=True),
 )  # fmt: skip
 
 ScheduledAgent = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name.", show_default=False)]
 
 
-def ls(target: CommandTarget, json: AsJson = False) -> None:
+def ls(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> None:
     """List the schedules of agents: the last firing that was submitted, and the next one."""
     statuses = with_client(target.reachable(), lambda client: client.schedules())
     found = [_facts(one) for one in statuses]
     if json:
         emit_json_list({}, "schedules", found)
-    elif not emit_table(_COLUMNS, map(_row, found)):
+    elif not emit_table(_COLUMNS, map(_row, found), wide=wide):
         say("no worker has had an agent with a schedule")
 
 
@@ -79,7 +81,7 @@ def _facts(status: ScheduleStatus) -> dict[str, Any]:
 def _row(facts: dict[str, Any]) -> list[object]:
     paused_by = facts["paused_by"]
     upcoming = facts["next"] or ("-" if paused_by is None else f"paused by {paused_by}".removesuffix(" by "))
-    return [facts["agent"], facts["cron"], facts["timezone"], facts["missed"], facts["last"], upcoming]
+    return [facts["agent"], facts["cron"], facts["timezone"], facts["missed"], upcoming, facts["last"]]
 
 
 def _text(moment: datetime) -> str:

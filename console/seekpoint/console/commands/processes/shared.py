@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
+from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.send_and_confirm import parse_json, user_name, with_node
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
-from seekpoint.console.services.options import ActorName, AsJson
+from seekpoint.console.services.options import ActorName, AsJson, Wide
 from seekpoint.console.services.process_scan import scan_processes
 
 __all__ = []
@@ -63,7 +64,7 @@ def set_(
     say(f"{name}: version {version}, as {actor}")
 
 
-def ls(target: CommandTarget, json: AsJson = False) -> None:
+def ls(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> None:
     """List the journal's shared values, by partition and name. This reads the whole log."""
     from seekpoint.schemas.folding.fold import SHARED_PREFIX
 
@@ -74,7 +75,7 @@ def ls(target: CommandTarget, json: AsJson = False) -> None:
     )
     if json:
         emit_json_list({}, "shared", found)
-    elif not emit_table(_COLUMNS, map(_row, found)):
+    elif not emit_table(_COLUMNS, map(_row, found), wide=wide):
         say("there are no shared values yet")
 
 

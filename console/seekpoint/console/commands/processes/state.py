@@ -11,7 +11,7 @@ from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.points import Point
-from seekpoint.console.services.options import AsJson, ProcessId
+from seekpoint.console.services.options import AsJson, ProcessId, Wide
 from seekpoint.console.services.time_option import parse_time
 
 __all__ = ["point", "state"]
@@ -26,8 +26,11 @@ def state(
     ] = None,
     at_time: Annotated[
         str | None,
-        typer.Option("--at-time", metavar="TIME", help="The state before this time: ISO 8601, or seconds since 1970."),
+        typer.Option(
+            "--at-time", metavar="TIME", help="The state before this time: 2h (ago), or 2026-11-22T17:00+00:00."
+        ),
     ] = None,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> None:
     """Show a process's state, now or at a point in the past."""
@@ -39,7 +42,7 @@ def state(
     if json:
         emit_json(facts)
     else:
-        for line in state_lines(facts):
+        for line in state_lines(facts, wide=wide):
             emit(clean(line))
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_table, say
-from seekpoint.console.services.options import AsJson, ProcessId
+from seekpoint.console.render.output import clean, emit, emit_json, say
+from seekpoint.console.render.tables import Column, emit_table
+from seekpoint.console.services.options import AsJson, ProcessId, Wide
 from seekpoint.console.services.process_scan import entries_of
 from seekpoint.console.services.target import CommandTarget
 
@@ -25,10 +26,12 @@ _COLUMNS = (
     Column("status"),
     Column("attempts", right=True),
     Column("took", right=True),
-    Column("usd", right=True),
+    Column("usd", right=True, wide=True),
     Column("input", cut=True),
     Column("output", cut=True),
 )
+_USD = 5
+_WITH_COSTS = (*_COLUMNS[:_USD], Column("usd", right=True), *_COLUMNS[_USD + 1 :])
 _SHOWN_CHARACTERS_MAX = 60
 
 
@@ -39,6 +42,7 @@ def steps(
         str | None,
         typer.Argument(metavar="[CALL]", help="Show this call only, with its whole request and answer."),
     ] = None,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> None:
     """Show every call of a process's code, and what it cost.
@@ -57,7 +61,8 @@ def steps(
         for one in found:
             _emit_whole(one)
     elif found:
-        emit_table(_COLUMNS, [_row(one) for one in found])
+        rows = [_row(one, None if wide else _SHOWN_CHARACTERS_MAX) for one in found]
+        emit_table(_WITH_COSTS if any(row[_USD] != "-" for row in rows) else _COLUMNS, rows, wide=wide)
     else:
         say(f"{process_id}: its code has made no calls")
 
@@ -92,9 +97,10 @@ def _emit_whole(call: CallRecord) -> None:
             emit(indent(orjson.dumps(facts[name], option=orjson.OPT_INDENT_2).decode(), "  "))
 
 
-def _row(call: CallRecord) -> list[object]:
+def _row(call: CallRecord, room: int | None) -> list[object]:
+    """Return the row of a call, with at most ``room`` characters of its input and of its output."""
     facts = call.to_dict()
-    cost = facts["cost_usd"]
+    cost, has_failed = facts["cost_usd"], call.status == "failed" and facts["error"]
     return [
         call.key,
         call.kind,
@@ -102,8 +108,8 @@ def _row(call: CallRecord) -> list[object]:
         len(call.attempts),
         _span(facts["duration_us"]),
         "-" if cost is None else cost,
-        _shown(call.input),
-        _failure(facts["error"]) if call.status == "failed" and facts["error"] else _shown(facts["output"]),
+        _cut(_shown(call.input), room),
+        _cut(_failure(facts["error"]) if has_failed else _shown(facts["output"]), room),
     ]
 
 
@@ -117,7 +123,7 @@ def _status(call: CallRecord) -> str:
 
 def _failure(error: dict[str, Any]) -> str:
     """Return an error as ``seekpoint run`` prints it: its type and message."""
-    return _cut(f"{error['type'].rpartition(':')[2]}: {error['message']}")
+    return f"{error['type'].rpartition(':')[2]}: {error['message']}"
 
 
 def _span(duration_us: int | None) -> str:
@@ -127,8 +133,8 @@ def _span(duration_us: int | None) -> str:
 def _shown(value: Any) -> str:
     import orjson
 
-    return _cut(orjson.dumps(value).decode())
+    return orjson.dumps(value).decode()
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"
+def _cut(text: str, room: int | None) -> str:
+    return text if room is None or len(text) <= room else f"{text[:room]}…"

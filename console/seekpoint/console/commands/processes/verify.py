@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.output import Column, emit_json_list, emit_table, fail, say
+from seekpoint.console.render.output import emit_json_list, fail, say
 from seekpoint.console.render.progress import ReadingProgress
+from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.verification import Verification
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.options import AsJson, ProcessIds, Wide
 
 __all__ = ["verify"]
 
@@ -23,18 +24,17 @@ _REASONS_MAX = 20
 
 def verify(
     target: CommandTarget,
-    process_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROCESS_ID...]", help="The processes.", show_default=False)
-    ] = None,
+    process_ids: ProcessIds = None,
     everything: Annotated[bool, typer.Option("--all", help="Verify every process of the journal.")] = False,
+    wide: Wide = False,
     json: AsJson = False,
 ) -> int:
     """Recover processes in every way and compare. The readers are independent. Exits with 1 if the results differ."""
     if bool(process_ids) == everything:
-        raise typer.BadParameter("give process ids, or --all", param_hint="PROCESS_ID...")
+        raise typer.BadParameter("give process ids, or --all", param_hint="PROCESS_ID")
     faults = _Faults()
     found = _verify_all(target) if everything else _verify_some(target, process_ids or [], faults)
-    _show_verified(target, faults.watch(found), json)
+    _show_verified(target, faults.watch(found), wide=wide, json=json)
     for way, reason in faults.missing:
         say(f"not verified by {way}: {reason}")
     return EXIT_FAULT if faults.found else 0
@@ -86,19 +86,26 @@ def _verify_some(target: CommandTarget, process_ids: list[str], faults: _Faults)
             progress.advance(1)
 
 
-def _show_verified(target: CommandTarget, found: Iterable[Verification], json: bool) -> None:
+def _show_verified(target: CommandTarget, found: Iterable[Verification], *, wide: bool, json: bool) -> None:
     if json:
         emit_json_list({}, "processes", map(_verified, found))
         return
     from seekpoint.consumers.recovery.verification import methods_of
 
     methods = methods_of(target.recoverer)
-    columns = [Column("process"), Column("agrees"), Column("seq", right=True), *map(Column, methods)]
-    rows = (
-        [one.process_id, "yes" if one.agrees else "no", one.seq, *(one.hashes.get(method, "-") for method in methods)]
-        for one in found
-    )
-    emit_table(columns, rows)
+    hashes = (Column(method, wide=True) for method in methods)
+    columns = (Column("process"), Column("agrees"), Column("ways", wraps=True), Column("seq", right=True, wide=True))
+    emit_table((*columns, *hashes), (_row(one, methods) for one in found), wide=wide)
+
+
+def _row(one: Verification, methods: Sequence[str]) -> list[object]:
+    alike: dict[str, list[str]] = {}
+    for method in methods:
+        if method in one.hashes:
+            alike.setdefault(one.hashes[method], []).append(method)
+    ways = " but not ".join(", ".join(same) for same in alike.values())
+    agrees = "yes" if one.agrees else "no"
+    return [one.process_id, agrees, ways, one.seq, *(one.hashes.get(method, "-") for method in methods)]
 
 
 def _verified(one: Verification) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from seekpoint.console.services.options import HealthHost, HealthPortNumber, PriceFile
+from seekpoint.console.services.options import AsJson, HealthHost, HealthPortNumber, PriceFile
 from seekpoint.console.services.price_file import prices_in
 from seekpoint.console.services.target import CommandTarget
 
@@ -36,6 +36,7 @@ def worker(
     prices: PriceFile = None,
     health_port: HealthPortNumber = None,
     health_host: HealthHost = "127.0.0.1",
+    json: AsJson = False,  # output.announce knows it
 ) -> None:
     """Run what is submitted for the agents of some modules, and go on with what dead workers left behind.
 

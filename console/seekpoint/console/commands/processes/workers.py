@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.console.render.output import Column, emit_json_list, emit_table, say
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.render.output import emit_json_list, say
+from seekpoint.console.render.tables import Column, emit_table
+from seekpoint.console.services.options import AsJson, Wide
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["workers"]
 
 _COLUMNS = (
-    Column("node"), Column("group"), Column("agents"), Column("partitions"), Column("running", right=True),
-    Column("ready", right=True), Column("waiting", right=True), Column("state"),
+    Column("node"), Column("group", wide=True), Column("state"), Column("running", right=True),
+    Column("ready", right=True), Column("waiting", right=True), Column("partitions", wraps=True),
+    Column("agents", wraps=True),
 )  # fmt: skip
 
 
-def workers(target: CommandTarget, json: AsJson = False) -> None:
+def workers(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> None:
     """List the workers, as their last heartbeats say: what they look after and how much runs there.
 
     ``dead`` is a worker whose program has ended on this host. Of a worker on another host, wait some seconds and look
@@ -30,7 +32,7 @@ def workers(target: CommandTarget, json: AsJson = False) -> None:
     found = list(_rows(target))
     if json:
         emit_json_list({"journal": target.settings.journal}, "workers", found)
-    elif not emit_table(_COLUMNS, map(_row, found)):
+    elif not emit_table(_COLUMNS, map(_row, found), wide=wide):
         say("no worker runs: seekpoint worker MODULE")
 
 
@@ -63,8 +65,8 @@ def _state(heartbeat: Heartbeat) -> str:
 
 def _row(facts: dict[str, Any]) -> list[object]:
     return [
-        facts["node_id"], facts["group"], ", ".join(facts["agents"]), _ranges(facts["partitions"]), facts["running"],
-        facts["ready"], facts["waiting"], facts["state"],
+        facts["node_id"], facts["group"], facts["state"], facts["running"], facts["ready"], facts["waiting"],
+        _ranges(facts["partitions"]), ", ".join(facts["agents"]),
     ]  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def _ranges(numbers: list[int]) -> str:
     """Return numbers as ranges.
 
     >>> _ranges([0, 1, 2, 5, 7, 8])
-    '0-2,5,7-8'
+    '0-2, 5, 7-8'
     """
     spans: list[list[int]] = []
     for number in numbers:
@@ -80,4 +82,4 @@ def _ranges(numbers: list[int]) -> str:
             spans[-1][1] = number
         else:
             spans.append([number, number])
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans) or "-"
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans) or "-"
