@@ -29,11 +29,11 @@ def test_a_table_in_a_pipe_is_plain_and_complete(capsys: pytest.CaptureFixture[s
     assert second == "p" * 200 + "  12345"
 
 
-@pytest.mark.parametrize("columns", [120, 80, 60, 40, 20])
+@pytest.mark.parametrize("columns", [120, 90, 80, 70, 60, 40, 28])
 def test_a_terminal_of_any_width_shows_whole_words(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     """And whole titles. A word that is longer than a line has one of its own."""
     terminal = on_terminal(monkeypatch, columns)
-    advice = "start a projector for it: seekpoint serve projector"
+    advice = "add replicas to the topics: kafka-reassign-partitions"
     emit_table(ADVICE, [[UUID, '{"receipt":"r-1","amount":"12.50"}', advice], ["case-17", "7", "-"]], wide=False)
     lines = lines_of(terminal)
     text = "\n".join(lines)
