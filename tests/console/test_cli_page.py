@@ -22,7 +22,7 @@ def commands(of: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[str, 
     for name, command in of.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
-        else:
+        if getattr(command, "invoke_without_command", True):
             yield (*path, name)
 
 
@@ -44,7 +44,7 @@ def test_each_example_is_accepted(example: str) -> None:
     if words[0].endswith("-completion"):  # Typer's own, which would act at once
         assert words[0] in {option for each in ROOT.params for option in each.opts}
         return
-    while hasattr(command, "commands"):
+    while words and words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
     command.make_context("seekpoint", list(words))
 

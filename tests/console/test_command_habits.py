@@ -28,7 +28,7 @@ ROOT: Any = typer.main.get_command(app)
 WITH_TABLES = {
     "ps", "log", "steps", "costs", "diff", "rerun", "replay-check", "verify", "lag", "trim", "replay", "doctor",
     "status", "workers", "schedules ls", "effects ls", "gates ls", "shared ls", "budget show", "checkpoints ls",
-    "dlq ls", "topics check", "schema check",
+    "dlq ls", "topics check", "schema check", "console token ls",
 }  # fmt: skip
 WITH_INTERNALS = {"state", "recover", "checkpoints show", "effects show"}
 OF_ONE_MEANING = ("--actor", "--reason", "--since", "--json", "--wide", "--prices", "--agent", "--dry-run", "--timeout")
@@ -41,7 +41,7 @@ def leaves(of: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
     for name, command in of.commands.items():
         if hasattr(command, "commands"):
             yield from leaves(command, (*path, name))
-        else:
+        if getattr(command, "invoke_without_command", True):
             yield " ".join((*path, name)), command
 
 

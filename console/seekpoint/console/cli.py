@@ -14,6 +14,7 @@ from seekpoint.console.command import CommandBody, UsageError, add_command, add_
 from seekpoint.console.commands.cluster import demo, down, status, up
 from seekpoint.console.commands.journal import (
     checkpoints,
+    console,
     copy,
     dlq,
     doctor,
@@ -163,6 +164,14 @@ for _name, _entry in _COMMANDS.items():
             add_command(_app, _subname, _body)
     else:
         add_command(app, _name, _entry, section_of(_name))
+
+_console = add_group(
+    app, "console", "Serve web pages that show the journal's processes.", section_of("console"), console.console
+)
+_tokens = add_group(_console, "token", "Make and remove the tokens with which people and programs use the console.")
+add_command(_tokens, "add", console.add_token)
+add_command(_tokens, "ls", console.list_tokens)
+add_command(_tokens, "remove", console.remove_token)
 
 
 def _show_version(is_requested: bool) -> None:

@@ -54,11 +54,34 @@ def add_command(app: typer.Typer, name: str, body: CommandBody, section: str | N
     app.command(name, rich_help_panel=section)(_with_shared_options(body))
 
 
-def add_group(app: typer.Typer, name: str, help_text: str, section: str | None = None) -> typer.Typer:
-    """Add a group of commands, such as ``seekpoint topics ...``, and return it."""
-    inner = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=app.rich_markup_mode)
+def add_group(
+    app: typer.Typer, name: str, help_text: str | None, section: str | None = None, body: CommandBody | None = None
+) -> typer.Typer:
+    """Add a group of commands, such as ``seekpoint topics ...``, and return it.
+
+    With a ``body`` the name alone is a command too.
+    """
+    inner = typer.Typer(help=help_text, no_args_is_help=body is None, rich_markup_mode=app.rich_markup_mode)
+    if body is not None:
+        inner.callback(invoke_without_command=True)(_unless_subcommand(_with_shared_options(body)))
     app.add_typer(inner, name=name, rich_help_panel=section)
     return inner
+
+
+def _unless_subcommand(run: Callable[..., None]) -> Callable[..., None]:
+    """Return ``run`` as the callback of a group: it does nothing if a command of the group was called."""
+
+    def start(ctx: typer.Context, **given: Any) -> None:
+        if ctx.invoked_subcommand is None:
+            run(**given)
+
+    own = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    signature = inspect.signature(run)
+    start.__signature__ = signature.replace(  # type: ignore[attr-defined]  # Typer reads it
+        parameters=[own, *signature.parameters.values()]
+    )
+    start.__annotations__ = {"ctx": typer.Context, **run.__annotations__}
+    return start
 
 
 def _with_shared_options(body: CommandBody) -> Callable[..., None]:

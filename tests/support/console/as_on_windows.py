@@ -22,6 +22,7 @@ from typing import Any
 import confluent_kafka.admin
 import fastavro
 import faust
+import jinja2
 import msgpack
 import orjson
 import prometheus_client
@@ -31,7 +32,9 @@ import rich.console
 import rich.progress
 import rich.table
 import rich.text
+import starlette.applications
 import typer
+import uvicorn
 
 POSIX_MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
 POSIX_NAMES = {
@@ -45,12 +48,15 @@ CLIENTS = (
     confluent_kafka,
     fastavro,
     faust,
+    jinja2,
     msgpack,
     orjson,
     prometheus_client,
     redis,
     rich,
+    starlette,
     typer,
+    uvicorn,
 )
 
 

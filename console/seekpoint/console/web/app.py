@@ -1,0 +1,104 @@
+"""Put a console together: the application that a server of ASGI runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from seekpoint.console.web.auth.authentication import Authentication
+from seekpoint.console.web.auth.guard import Guard
+from seekpoint.console.web.auth.identity import Identity, Role
+from seekpoint.console.web.auth.tokens import TokenFile
+from seekpoint.console.web.data.board_poller import BoardPoller
+from seekpoint.console.web.data.streams import Streams
+from seekpoint.console.web.dispatch import json_response, no_such_page, operation_route, page_route
+from seekpoint.console.web.failures import Failure
+from seekpoint.console.web.openapi import openapi_document
+from seekpoint.console.web.parts import ConsoleParts
+from seekpoint.console.web.rendering import Templates
+from seekpoint.console.web.routes import OPERATIONS, PAGES
+from seekpoint.console.web.routes.sign_in import sign_in_routes
+from seekpoint.console.web.static_bundle import StaticBundle
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.web.declarations import Operation
+    from seekpoint.console.web.options import ConsoleOptions
+
+__all__ = ["make_app", "make_parts"]
+
+_THREADS = 4
+
+
+def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) -> ConsoleParts:
+    """Return the parts of a console. Call it in the event loop that will serve. Raises ``InvalidSetting``.
+
+    ``local_user`` is the actor of changes where no token is needed.
+    """
+    options.check()
+    tokens = None if options.tokens is None else TokenFile(options.tokens)
+    everybody = None
+    if tokens is None:
+        everybody = Identity(name=local_user, role=Role.ADMIN if options.allow_changes else Role.VIEWER)
+    else:
+        tokens.tokens()  # a missing or damaged file is an error now, not at the first request
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="seekpoint-console")
+    board = BoardPoller(target, threads)
+    bundle = StaticBundle()
+    return ConsoleParts(
+        target=target,
+        authentication=Authentication(
+            cookie_name=f"seekpoint_{options.port}", tokens=tokens, everybody=everybody, is_secure=options.is_https
+        ),
+        templates=Templates(bundle, target.settings.journal, PAGES),
+        bundle=bundle,
+        version=version("seekpoint"),
+        board=board,
+        streams=Streams(board),
+        threads=threads,
+    )
+
+
+def make_app(parts: ConsoleParts, options: ConsoleOptions, operations: Sequence[Operation] = OPERATIONS) -> ASGIApp:
+    """Return the application."""
+    document = openapi_document(operations, parts.version)
+
+    async def show_document(request: Request) -> Response:
+        return json_response(document)
+
+    @asynccontextmanager
+    async def run(app: Starlette) -> AsyncIterator[None]:
+        parts.board.start()
+        try:
+            yield
+        finally:
+            parts.streams.close()
+            await parts.board.stop()
+            parts.threads.shutdown()
+
+    routes = [
+        *(page_route(parts, page) for page in PAGES),
+        *(operation_route(parts, operation) for operation in operations),
+        *sign_in_routes(parts),
+        Route("/api/openapi.json", show_document),
+        Route("/static/{version}/{name}", parts.bundle.serve),
+    ]
+
+    async def not_found(request: Request, error: Exception) -> Response:
+        if request.url.path.startswith("/api/"):
+            return json_response(Failure(error=no_such_page()), 404)
+        visitor = parts.authentication.visitor(request)
+        return parts.templates.error_page(request, visitor, 404, no_such_page())
+
+    app = Starlette(routes=routes, lifespan=run, exception_handlers={404: not_found})
+    return Guard(app, options.hosts)

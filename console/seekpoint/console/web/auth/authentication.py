@@ -1,0 +1,88 @@
+"""Find out who sent a request: by a bearer token, by the cookie of a session, or by the loopback address alone."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+from seekpoint.console.web.auth.identity import Identity, role_named
+from seekpoint.console.web.auth.sessions import Session, SessionSigner, new_session
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from seekpoint.console.web.auth.tokens import TokenFile
+
+__all__ = ["Authentication", "Visitor"]
+
+
+class Visitor:
+    """Who sent a request, and the session of the browser, if it is one."""
+
+    def __init__(self, identity: Identity | None, session: Session | None) -> None:
+        self.identity = identity
+        self.session = session
+        """None: the request has a bearer token, so that no other site could have made a browser send it."""
+
+
+class Authentication:
+    """Knows the tokens and the key of the sessions. ``everybody`` is who it is without any authentication."""
+
+    def __init__(
+        self,
+        *,
+        cookie_name: str,
+        tokens: TokenFile | None = None,
+        everybody: Identity | None = None,
+        is_secure: bool = False,
+    ) -> None:
+        self.tokens = tokens
+        self._everybody = everybody
+        self._cookie_name = cookie_name
+        self._is_secure = is_secure
+        self._own_key = secrets.token_bytes(32)
+
+    @property
+    def has_sign_in(self) -> bool:
+        """Return whether a browser has to sign in."""
+        return self._everybody is None
+
+    @property
+    def signer(self) -> SessionSigner:
+        """Return the signer of sessions. With tokens its key is in their file, so sessions outlive a restart."""
+        return SessionSigner(self._own_key if self.tokens is None else self.tokens.session_key())
+
+    def visitor(self, request: Request) -> Visitor:
+        """Return who sent ``request``. Its identity is None for a wrong token and for an ended session."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return Visitor(None if self.tokens is None else self.tokens.identity_of(token.strip()), None)
+        now = time.time()
+        session = self.signer.session(request.cookies.get(self._cookie_name, ""), now) or new_session(now)
+        return Visitor(self._everybody or self._signed_in(session), session)
+
+    def sign_in(self, token: str) -> Session | None:
+        """Return a new session for a token; None if it is nobody's."""
+        identity = None if self.tokens is None else self.tokens.identity_of(token)
+        return None if identity is None else new_session(time.time(), identity.name, identity.proof)
+
+    def keep(self, response: Response, session: Session) -> None:
+        """Send the cookie of ``session``. Neither scripts nor requests from other sites can use it."""
+        response.set_cookie(
+            self._cookie_name, self.signer.cookie(session), httponly=True, samesite="strict", secure=self._is_secure,
+            path="/", max_age=max(0, session.expires_at - int(time.time())),
+        )  # fmt: skip
+
+    def forget(self, response: Response) -> None:
+        """Remove the cookie."""
+        response.delete_cookie(self._cookie_name, httponly=True, samesite="strict", secure=self._is_secure, path="/")
+
+    def _signed_in(self, session: Session) -> Identity | None:
+        if session.name is None:
+            return None
+        if session.role is None:
+            return None if self.tokens is None else self.tokens.identity_by_proof(session.name, session.proof)
+        role = role_named(session.role)
+        return None if role is None else Identity(name=session.name, role=role, proof=session.proof)

@@ -1,0 +1,40 @@
+"""What all routes share: the journal, the board of processes, authentication, templates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.web.auth.authentication import Authentication
+    from seekpoint.console.web.data.board_poller import BoardPoller
+    from seekpoint.console.web.data.streams import Streams
+    from seekpoint.console.web.rendering import Templates
+    from seekpoint.console.web.static_bundle import StaticBundle
+
+__all__ = ["ConsoleParts"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleParts:
+    """The parts of one running console."""
+
+    version: str
+    """Of Seekpoint."""
+    target: CommandTarget
+    authentication: Authentication
+    templates: Templates
+    bundle: StaticBundle
+    board: BoardPoller
+    streams: Streams
+    threads: ThreadPoolExecutor
+
+    async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Return the result of a blocking call, such as a read of the journal, that runs in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, call, *arguments)

@@ -1,0 +1,18 @@
+"""All pages and all calls of the API.
+
+To add a view, write a module with ``PAGES`` and ``OPERATIONS``, and add it to ``_MODULES``.
+"""
+
+from __future__ import annotations
+
+from seekpoint.console.web.declarations import Operation, Page
+from seekpoint.console.web.routes import about, process, processes
+
+__all__ = ["OPERATIONS", "PAGES"]
+
+_MODULES = (processes, process, about)
+
+PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
+"""In the order of the navigation and of the tabs."""
+
+OPERATIONS: tuple[Operation, ...] = tuple(one for module in _MODULES for one in module.OPERATIONS)

@@ -1,0 +1,82 @@
+"""The home page: all processes of the journal, live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from seekpoint.console.services.process_query import SORTS, STATUSES
+from seekpoint.console.web.data.board import ONLY, ListQuery, ProcessList
+from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
+
+if TYPE_CHECKING:
+    from seekpoint.console.web.rendering import Templates
+
+__all__ = ["OPERATIONS", "PAGES", "list_renderer"]
+
+
+async def show_home(visit: Visit, query: NoQuery) -> Response:
+    """Send the browser to the processes."""
+    return RedirectResponse("/processes", 303)
+
+
+async def show_processes(visit: Visit, query: ListQuery) -> Response:
+    """Show the list, with the query bar that the address has."""
+    board = await visit.parts.board.current()
+    found = board.listed(query)
+    return visit.parts.templates.page(
+        visit, "processes.html", query=query, found=found, statuses=STATUSES, sorts=SORTS, only=ONLY,
+        stream=f"/events/processes?{visit.request.url.query}", parts=list_parts(visit.parts.templates, found),
+    )  # fmt: skip
+
+
+async def stream_processes(visit: Visit, query: ListQuery) -> Response:
+    """Send the list again each time it changes."""
+    query.process_query()  # a bad query is an answer, not an end in the middle of a stream
+    await visit.parts.board.current()
+    render = list_renderer(visit.parts.templates)
+    return StreamingResponse(visit.parts.streams.lists(query, render), media_type="text/event-stream")
+
+
+async def list_processes(visit: Visit, query: ListQuery) -> ProcessList:
+    """Return a page of the processes."""
+    return (await visit.parts.board.current()).listed(query)
+
+
+def list_parts(templates: Templates, found: ProcessList) -> dict[str, Any]:
+    """Return the parts of the page that change, as HTML."""
+    return {
+        "rows": templates.text("process_rows.html", found=found),
+        "counts": templates.text("process_counts.html", found=found),
+        "source": templates.text("source_line.html", found=found),
+    }
+
+
+def list_renderer(templates: Templates) -> Callable[[ProcessList], bytes]:
+    """Return what makes a list's event. It is equal for all streams of a console, so that they share what it made."""
+    return _ListRenderer(templates)
+
+
+@dataclass(frozen=True, slots=True)
+class _ListRenderer:
+    templates: Templates
+
+    def __call__(self, found: ProcessList) -> bytes:
+        return msgspec.json.encode(list_parts(self.templates, found))
+
+
+PAGES = (
+    Page(path="/", show=show_home),
+    Page(path="/processes", show=show_processes, query=ListQuery, nav="Processes"),
+    Page(path="/events/processes", show=stream_processes, query=ListQuery),
+)
+OPERATIONS = (
+    Operation(
+        path="/api/processes", summary="List the processes of the journal.", call=list_processes, query=ListQuery,
+        answer=ProcessList,
+    ),
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""Sign in with a token, and sign out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from seekpoint.console.web.dispatch import CSRF_FIELD, read_body
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from seekpoint.console.web.parts import ConsoleParts
+
+__all__ = ["safe_target", "sign_in_routes"]
+
+
+def sign_in_routes(parts: ConsoleParts) -> Sequence[Route]:
+    """Return the routes that anybody may use."""
+
+    async def show(request: Request) -> Response:
+        return _form(parts, request, request.query_params.get("next", "/"), "")
+
+    async def sign_in(request: Request) -> Response:
+        form = parse_qs((await read_body(request)).decode("utf-8", "replace"))
+        target, token = (form.get(name, [""])[0] for name in ("next", "token"))
+        visitor = parts.authentication.visitor(request)
+        presented = form.get(CSRF_FIELD, [""])[0]
+        if visitor.session is None or not parts.authentication.signer.is_csrf_token(visitor.session, presented):
+            return _form(parts, request, target, "This form was too old. Try again.", 403)
+        session = parts.authentication.sign_in(token.strip())
+        if session is None:
+            return _form(parts, request, target, "Nobody has this token.", 401)
+        response = RedirectResponse(safe_target(target), 303)
+        parts.authentication.keep(response, session)
+        return response
+
+    async def sign_out(request: Request) -> Response:
+        form = parse_qs((await read_body(request)).decode("utf-8", "replace"))
+        visitor = parts.authentication.visitor(request)
+        response = RedirectResponse("/sign-in", 303)
+        presented = form.get(CSRF_FIELD, [""])[0]
+        if visitor.session is not None and parts.authentication.signer.is_csrf_token(visitor.session, presented):
+            parts.authentication.forget(response)
+        return response
+
+    return (
+        Route("/sign-in", show, methods=["GET"]),
+        Route("/sign-in", sign_in, methods=["POST"]),
+        Route("/sign-out", sign_out, methods=["POST"]),
+    )
+
+
+def safe_target(target: str) -> str:
+    """Return where to go after signing in: a path of this console, whatever the address asked for.
+
+    >>> safe_target("/processes?agent=a"), safe_target("//evil.example"), safe_target("/\\\\evil.example")
+    ('/processes?agent=a', '/', '/')
+    """
+    is_path = target.startswith("/") and not target.startswith("//") and "\\" not in target and target.isprintable()
+    return target if is_path else "/"
+
+
+def _form(parts: ConsoleParts, request: Request, target: str, problem: str, status: int = 200) -> Response:
+    visitor = parts.authentication.visitor(request)
+    session = visitor.session
+    csrf_token = "" if session is None else parts.authentication.signer.csrf_token(session)
+    text = parts.templates.text(
+        "sign_in.html", identity=None, path="/sign-in", csrf_token=csrf_token, has_sign_in=False,
+        target=safe_target(target), problem=problem,
+    )  # fmt: skip
+    response = HTMLResponse(text, status)
+    if session is not None:
+        parts.authentication.keep(response, session)
+    return response

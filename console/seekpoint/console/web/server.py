@@ -1,0 +1,84 @@
+"""Run a console until a signal stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import uvicorn
+
+from seekpoint.console.web.app import make_app, make_parts
+from seekpoint.console.web.routes import OPERATIONS
+from seekpoint.schemas.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.web.data.streams import Streams
+    from seekpoint.console.web.declarations import Operation
+    from seekpoint.console.web.options import ConsoleOptions
+
+__all__ = ["run_console"]
+
+_CLOSE_TIMEOUT_S = 5
+
+
+class _Server(uvicorn.Server):
+    """A server that ends the streams of viewers first: otherwise it would wait until they go."""
+
+    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
+        super().__init__(config)
+        self._streams = streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._streams.close()
+        await super().shutdown(sockets)
+
+
+def run_console(
+    target: CommandTarget,
+    options: ConsoleOptions,
+    local_user: str,
+    on_ready: Callable[[str], object],
+    on_server: Callable[[uvicorn.Server], object] = lambda server: None,
+    operations: Sequence[Operation] = OPERATIONS,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C. ``on_ready`` receives the address. Raises ``InvalidSetting``.
+
+    ``on_server`` receives the server, so that another thread can stop it. ``operations`` are the calls of its API.
+    """
+    listening = _listen(options)
+    address = listening.getsockname()
+    options = msgspec.structs.replace(options, port=address[1])
+
+    async def serve() -> None:
+        parts = make_parts(target, options, local_user)
+        config = uvicorn.Config(
+            make_app(parts, options, operations), log_level="warning", access_log=False, server_header=False,
+            lifespan="on", timeout_graceful_shutdown=_CLOSE_TIMEOUT_S, ws="none",
+        )  # fmt: skip
+        server = _Server(config, parts.streams)
+        on_server(server)
+        shown = f"[{options.host}]" if ":" in options.host else options.host
+        on_ready(f"http://{shown}:{options.port}/")
+        await server.serve(sockets=[listening])
+
+    try:
+        asyncio.run(serve())
+    finally:
+        listening.close()
+
+
+def _listen(options: ConsoleOptions) -> socket.socket:
+    options.check()
+    try:
+        return socket.create_server(
+            (options.host, options.port), family=socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        )
+    except (OSError, OverflowError) as exc:
+        raise InvalidSetting(
+            f"the console cannot listen there: {getattr(exc, 'strerror', None) or exc}", setting="--port",
+            found=f"{options.host}:{options.port}", hint="another program may have the port: give --port",
+        ) from exc  # fmt: skip

@@ -1,0 +1,128 @@
+"""A real Chromium without a window, driven by selenium."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+__all__ = ["Browser", "axe_source", "missing_browser"]
+
+T = TypeVar("T")
+
+_CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def missing_browser() -> str | None:
+    """Return what is missing for a browser on this machine; None if one can be started."""
+    found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    missing = [name for name, path in found.items() if path is None]
+    return f"not installed: {', '.join(missing)} (.ci/run installs them with apt-get)" if missing else None
+
+
+class Browser:
+    """A browser with one window."""
+
+    def __init__(self) -> None:
+        options = webdriver.ChromeOptions()
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+            options.add_argument(argument)
+        options.add_argument("--hide-scrollbars")
+        options.binary_location = shutil.which("chromium") or ""
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = webdriver.ChromeService(shutil.which("chromedriver"), log_output=subprocess.DEVNULL)
+        self.driver = webdriver.Chrome(options=options, service=service)
+        self.resize(1280, 800)
+
+    def close(self) -> None:
+        """End the browser."""
+        self.driver.quit()
+
+    def resize(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Give the page this size, in light or dark colours."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def open(self, url: str) -> None:
+        """Open a page, and forget what the console of the browser said before."""
+        self._log()
+        self.driver.get(url)
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        """Return the result of a script in the page."""
+        return self.driver.execute_script(text, *arguments)
+
+    def one(self, selector: str) -> WebElement:
+        """Return the element."""
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        """Return all elements."""
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str = "body") -> str:
+        """Return what a person reads there."""
+        return str(self.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
+
+    def press(self, keys: str) -> None:
+        """Press keys, wherever the focus is."""
+        self.driver.switch_to.active_element.send_keys(keys)
+
+    def until(self, check: Callable[[], T], timeout_s: float = 15.0) -> T:
+        """Return the first true result of ``check``."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := check()):
+            assert time.monotonic() < deadline, f"it did not happen: {self.text()[:2000]}"
+            time.sleep(0.03)
+        return found
+
+    def arrive(self, place: str) -> None:
+        """Wait until a page whose address contains ``place`` has loaded with its scripts."""
+        self.until(lambda: place in self.driver.current_url and self.script("return document.readyState") == "complete")
+
+    def problems(self) -> list[str]:
+        """Return what the browser complains about: errors of scripts, and violations of the content policy."""
+        return [str(one["message"]) for one in self._log() if one["level"] in ("SEVERE", "WARNING")]
+
+    def _log(self) -> list[dict[str, Any]]:
+        driver: Any = self.driver
+        found: list[dict[str, Any]] = driver.get_log("browser")
+        return found
+
+    def violations(self, axe: str) -> list[str]:
+        """Return what axe-core finds wrong with the page, for WCAG 2.2 AA."""
+        self.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": axe})
+        tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+        ran = self.driver.execute_async_script(
+            "const done = arguments[1]; axe.run(document, {runOnly: arguments[0]}).then(done, (e) => done(String(e)))",
+            tags,
+        )
+        assert isinstance(ran, dict), ran
+        return [f"{one['id']}: {json.dumps([node['html'] for node in one['nodes']])}" for one in ran["violations"]]
+
+
+@functools.cache
+def axe_source() -> str | None:
+    """Return the script of axe-core, installed by npm once; None where npm is missing or does not answer."""
+    folder = _CHECKOUT / ".venv" / "axe-core"
+    script = folder / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder), "axe-core@4"]
+        if subprocess.run(command, capture_output=True, check=False, timeout=90).returncode != 0:
+            return None
+    return script.read_text()
