@@ -7,8 +7,21 @@ from typing import Any
 __all__ = ["LOCAL_COMMANDS", "usual_arguments"]
 
 LOCAL_COMMANDS = frozenset(
-    {"up", "down", "status", "demo", "schema check", "copy", "replay", "doctor", "serve dispatcher", "serve reactors", "console token ls",
-     "console token add", "console token rm"}
+    {
+        "up",
+        "down",
+        "status",
+        "demo",
+        "schema check",
+        "copy",
+        "replay",
+        "doctor",
+        "serve dispatcher",
+        "serve reactors",
+        "console token ls",
+        "console token add",
+        "console token remove",
+    }
 )
 """Commands that begin with something else than the journal: the local cluster, a file, a module, a report of all."""
 

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from msgspec import Meta
 
 from seekpoint.console.render.states import summary_facts
-from seekpoint.console.services.process_query import SORTS, STATUSES, ProcessQuery, moment_us
+from seekpoint.console.services.process_query import SORTS, STATUSES, ProcessQuery
+from seekpoint.console.services.time_option import since_us
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.clock import now_us
 
 if TYPE_CHECKING:
     from seekpoint.consumers.heartbeats.worker_code import WorkerCode
@@ -48,9 +49,11 @@ class ListQuery(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
         for one in self.only:
             _check("only", one, ONLY)
         try:
-            since = None if self.since is None else moment_us(self.since, now_us())
-        except (ValueError, OverflowError) as exc:
-            raise BadRequest(400, "BadQuery", "since is so long ago (30s, 90m, 2h, 7d) or a date") from exc
+            since = since_us(self.since)
+        except (typer.BadParameter, ValueError, OverflowError, OSError) as exc:
+            raise BadRequest(
+                400, "BadQuery", "since is so long ago (30s, 2h, 7d), a date, or seconds since 1970"
+            ) from exc
         return ProcessQuery(
             agent=self.agent, status=self.lifecycle, failed="failed" in self.only, waiting="waiting" in self.only,
             unfinished="open" in self.only, since_us=since, sort=self.sort,
