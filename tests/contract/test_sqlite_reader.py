@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from reader_contract import ReaderContract
-from seekpoint.consumers.sqlite.sqlite_file import SqliteFile, place_of
+from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.log_ports import LogReader
 
@@ -27,7 +28,7 @@ class SqliteBench:
     def write(self, partition: int, records: Sequence[tuple[bytes | None, bytes | None, int]]) -> list[int]:
         high = self.other().watermarks(partition).high
         rows = [(place_of(partition, high + n), at_ms, key, value) for n, (key, value, at_ms) in enumerate(records)]
-        self._writer.file.write(lambda one: one.executemany("INSERT INTO journal VALUES (?, ?, ?, ?)", rows))
+        self._writer.file.write(lambda one: insert_records(one, "journal", rows))
         return [*range(high, high + len(rows))]
 
     def trim(self, partition: int, offset: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from open_files import OpenFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+from seekpoint.consumers.sqlite.sqlite_records import insert_records
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, JournalMismatch, JournalUnavailable, NewerFormat
 
@@ -99,14 +100,14 @@ def test_a_transaction_that_fails_leaves_nothing(open_file: OpenFile) -> None:
     file = open_file()
 
     def half(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT INTO journal VALUES (1, 0, NULL, NULL)")
+        insert_records(connection, "journal", [(1, 0, None, None)])
         raise ValueError("half")
 
     with pytest.raises(ValueError, match="half"):
         file.write(half)
     with file.reading() as connection:
         assert connection.execute("SELECT count(*) FROM journal").fetchone() == (0,)
-    file.write(lambda connection: connection.execute("INSERT INTO journal VALUES (1, 0, NULL, NULL)"))
+    file.write(lambda connection: insert_records(connection, "journal", [(1, 0, None, None)]))
 
 
 def test_a_writer_waits_for_another_programs_transaction(open_file: OpenFile, tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_a_writer_waits_for_another_programs_transaction(open_file: OpenFile, tm
     written = threading.Event()
 
     def write() -> None:
-        file.write(lambda connection: connection.execute("INSERT INTO journal VALUES (1, 0, NULL, NULL)"))
+        file.write(lambda connection: insert_records(connection, "journal", [(1, 0, None, None)]))
         written.set()
 
     thread = threading.Thread(target=write)

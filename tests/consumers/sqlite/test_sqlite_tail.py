@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from open_files import OpenFile
-from seekpoint.consumers.sqlite.sqlite_file import SqliteFile, place_of
+from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
 from seekpoint.consumers.sqlite.sqlite_tail import SqliteTail
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.tail import TailBatch
@@ -14,7 +15,7 @@ from seekpoint.schemas.log.tail import TailBatch
 
 def write(file: SqliteFile, partition: int, *offsets: int) -> None:
     rows = [(place_of(partition, offset), 0, b"p", b"%d" % offset) for offset in offsets]
-    file.write(lambda connection: connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?)", rows))
+    file.write(lambda connection: insert_records(connection, "journal", rows))
 
 
 def next_batch(tail: SqliteTail) -> TailBatch:

@@ -13,12 +13,13 @@ from open_files import OpenFile
 from seekpoint.consumers.sqlite import wal_room
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+from seekpoint.consumers.sqlite.sqlite_records import insert_records
 from seekpoint.schemas.config.settings import Settings
 
 
 def write(file: SqliteFile, *places: int) -> None:
     rows = [(place, 0, b"p", b"v" * 100) for place in places]
-    file.write(lambda connection: connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?)", rows))
+    file.write(lambda connection: insert_records(connection, "journal", rows))
 
 
 def test_the_log_is_longer_than_what_is_written_and_does_not_grow_without_end(

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from seekpoint.consumers.sqlite.sqlite_appender import SqliteAppender
-from seekpoint.consumers.sqlite.sqlite_file import SqliteFile, place_of
+from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
 from seekpoint.consumers.sqlite.sqlite_marks import marks_of
+from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable
@@ -31,6 +32,8 @@ from seekpoint.schemas.log.memory_log import MemoryAppender, MemoryLog
 __all__ = ["FileAppender", "FileLog", "closing_files", "use_files_if_asked"]
 
 VARIABLE = "SEEKPOINT_TEST_LOG"
+_MEMORY = Path("/dev/shm")
+"""Where the files lie, if there is one: what the machine's disk does is not under test."""
 _open: list[FileLog] = []
 
 
@@ -54,7 +57,7 @@ class FileLog(MemoryLog):
 
     def __init__(self, partitions: int = 8, limits: Limits = DEFAULT_LIMITS, name: str = "memory") -> None:
         super().__init__(partitions, limits, name)
-        self._directory = tempfile.mkdtemp(prefix="seekpoint-file-log-")
+        self._directory = tempfile.mkdtemp(prefix="seekpoint-file-log-", dir=_MEMORY if _MEMORY.is_dir() else None)
         settings = Settings(journal=name, partitions=partitions, redis_url=None)
         self.sqlite = SqliteLog(SqliteFile(Path(self._directory) / "runs.db", settings, limits=limits), settings)
         self._tails = 0
@@ -98,8 +101,7 @@ class FileLog(MemoryLog):
 
         def insert(connection: Any) -> int:
             offset = marks_of(connection, "journal", partition).high
-            row = (place_of(partition, offset), stamp, key, value)
-            connection.execute("INSERT INTO journal VALUES (?, ?, ?, ?)", row)
+            insert_records(connection, "journal", [(place_of(partition, offset), stamp, key, value)])
             return offset
 
         offset = self.sqlite.file.write(insert)

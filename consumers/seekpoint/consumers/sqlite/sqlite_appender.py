@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from seekpoint.consumers.sqlite.sqlite_file import SqliteFile, place_of
+from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_marks import marks_of
+from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
 from seekpoint.schemas.errors import JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord
 
@@ -120,7 +121,7 @@ class SqliteAppender:
             ends[partition] = offset + 1
             offsets.append(offset)
             rows.append((place_of(partition, offset), now_ms, key, value))
-        connection.executemany(f"INSERT INTO {self._topic} VALUES (?, ?, ?, ?)", rows)
+        insert_records(connection, self._topic, rows)
         return offsets
 
     def _report_failed(self, records: Sequence[ProducerRecord], failure: SeekpointError) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY
 from seekpoint.consumers.checkpoints.checkpoint_writer import CommitFailed, Positions, Save
-from seekpoint.consumers.sqlite.sqlite_file import SqliteFile, place_of
+from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
+from seekpoint.consumers.sqlite.sqlite_records import place_of
 from seekpoint.consumers.sqlite.sqlite_team import Membership
 from seekpoint.schemas.errors import LogTruncated, SeekpointError
 

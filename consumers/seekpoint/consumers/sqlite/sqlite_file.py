@@ -18,6 +18,7 @@ from typing import TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from seekpoint.consumers.sqlite.file_identity import FileIdentity, is_immutable
 from seekpoint.consumers.sqlite.wal_room import WalRoom
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
@@ -25,7 +26,7 @@ from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, NewerF
 from seekpoint.schemas.log.manifest import FORMAT, Manifest, schema_key
 from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT, schema_json
 
-__all__ = ["OFFSET_BITS", "Changes", "SqliteFile", "place_of"]
+__all__ = ["Changes", "SqliteFile"]
 
 T = TypeVar("T")
 
@@ -33,15 +34,19 @@ _APPLICATION_ID = 0x5345454B  # "SEEK"
 _FILE_VERSION = 1
 _SCHEMA = """
 CREATE TABLE manifest (id INTEGER PRIMARY KEY CHECK (id = 0), value BLOB NOT NULL);
-CREATE TABLE journal (place INTEGER PRIMARY KEY, timestamp_ms INTEGER NOT NULL, key BLOB, value BLOB);
+CREATE TABLE journal (
+  place INTEGER PRIMARY KEY, timestamp_ms INTEGER NOT NULL, key BLOB, value BLOB, checksum INTEGER NOT NULL
+);
 CREATE INDEX journal_by_key ON journal (key, place);
-CREATE TABLE inbox (place INTEGER PRIMARY KEY, timestamp_ms INTEGER NOT NULL, key BLOB, value BLOB);
+CREATE TABLE inbox (
+  place INTEGER PRIMARY KEY, timestamp_ms INTEGER NOT NULL, key BLOB, value BLOB, checksum INTEGER NOT NULL
+);
 CREATE TABLE trimmed (topic TEXT, partition INTEGER, low INTEGER NOT NULL, PRIMARY KEY (topic, partition));
 CREATE TABLE tables (
   position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
   UNIQUE (name, key)
 );
-CREATE TABLE members (id TEXT PRIMARY KEY, team TEXT NOT NULL, process TEXT NOT NULL, seen_ms INTEGER NOT NULL);
+CREATE TABLE members (id TEXT PRIMARY KEY, team TEXT NOT NULL, process TEXT NOT NULL, beats INTEGER NOT NULL);
 CREATE TABLE assignments (team TEXT, partition INTEGER, member TEXT NOT NULL, PRIMARY KEY (team, partition));
 CREATE TABLE checkpoints (place INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB);
 CREATE INDEX checkpoints_by_key ON checkpoints (key, place);
@@ -57,7 +62,6 @@ CREATE INDEX processes_by_offset ON processes (partition, at);
 CREATE INDEX open_processes ON processes (partition, key) WHERE is_open = 1;
 CREATE TABLE commits (team TEXT, partition INTEGER, done INTEGER NOT NULL, PRIMARY KEY (team, partition));
 """
-OFFSET_BITS = 40
 _BUSY_PAUSE_S = 0.0003
 """A writer that finds another one at work looks again after this time. A commit takes about as long."""
 _BUSY_MAX_S = 30.0
@@ -114,6 +118,7 @@ class SqliteFile:
         self._writer: sqlite3.Connection | None = None
         self._writer_is_durable = True
         self._room = WalRoom(path)
+        self._identity = FileIdentity(path)
         self._manifest: Manifest | None = None
         self._is_closed = False
 
@@ -161,13 +166,18 @@ class SqliteFile:
             if self._writer is None:
                 self._check_open()
                 self._writer, self._writer_is_durable = self._connect(), True
+                self._identity.forget()
             if is_durable != self._writer_is_durable:
                 self._writer.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
                 self._writer_is_durable = is_durable
-            result = _transaction(self._writer, work, self._room.make)
+            result = _transaction(self._writer, work, self._before_commit)
         if is_durable:
             self.changes.note()
         return result
+
+    def _before_commit(self) -> None:
+        self._identity.check()
+        self._room.make()
 
     def close(self) -> None:
         """Close all connections. A read or write under way in another thread ends first. Idempotent."""
@@ -198,8 +208,19 @@ class SqliteFile:
             )
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=_BUSY_MAX_S, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous = FULL")
+        """Connect to the file, which is never made by this. It must be the one that was opened first."""
+        mode = "mode=ro&immutable=1" if is_immutable(self.path) else "mode=rw"
+        name = f"{self.path.absolute().as_uri()}?{mode}"
+        connection = sqlite3.connect(name, uri=True, timeout=_BUSY_MAX_S, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            if self._manifest is not None and _manifest_in(connection) != self._manifest:
+                raise self._mismatch(
+                    "the file was made again while it was used", "stop what uses it, and start it again"
+                )
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     # --- opening
@@ -210,12 +231,26 @@ class SqliteFile:
                 "there is no such file", file=str(self.path),
                 hint="look at journal_url; a node, a worker or a client creates the file when it starts",
             )  # fmt: skip
+        if not self._must_exist:
+            self._make_private()
         with self.translating():
             connection = self._connect()
             try:
                 return self._verified(connection)
             finally:
                 connection.close()
+
+    def _make_private(self) -> None:
+        """Make an empty file that only its owner can read, unless there is one. SQLite's other files get its mode."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return
+        except OSError as exc:
+            raise JournalUnavailable(
+                f"the journal's file cannot be made: {exc.strerror}", file=str(self.path),
+                hint=_HINTS[sqlite3.SQLITE_CANTOPEN],
+            ) from exc  # fmt: skip
 
     def _verified(self, connection: sqlite3.Connection) -> Manifest:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -226,10 +261,9 @@ class SqliteFile:
             raise self._mismatch("the file is another program's SQLite database")
         elif version > _FILE_VERSION:
             raise NewerFormat("the file has a newer form than this code knows", found=version, known=_FILE_VERSION)
-        row = connection.execute("SELECT value FROM manifest").fetchone()
-        if row is None:
+        manifest = _manifest_in(connection)
+        if manifest is None:
             raise self._mismatch("the file has no manifest")
-        manifest = Manifest.from_bytes(row[0])
         if manifest.journal != self._settings.journal:
             raise self._mismatch(
                 f"the file holds the journal {manifest.journal!r}", hint=f'set journal = "{manifest.journal}"'
@@ -279,13 +313,11 @@ class SqliteFile:
             raise _translated(exc, self.path) from exc
 
 
-def place_of(partition: int, offset: int) -> int:
-    """Return the place of a record: a number that orders records by partition, then by offset.
-
-    >>> divmod(place_of(3, 17), 1 << 40)
-    (3, 17)
-    """
-    return (partition << OFFSET_BITS) | offset
+def _manifest_in(connection: sqlite3.Connection) -> Manifest | None:
+    if not connection.execute("PRAGMA user_version").fetchone()[0]:
+        return None
+    row = connection.execute("SELECT value FROM manifest").fetchone()
+    return None if row is None else Manifest.from_bytes(row[0])
 
 
 def _transaction(

@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seekpoint.consumers.sqlite.sqlite_appender import SqliteAppender
-from seekpoint.consumers.sqlite.sqlite_file import SqliteFile, place_of
+from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_marks import marks_of
+from seekpoint.consumers.sqlite.sqlite_records import COLUMNS, Row, place_of, record_of
 from seekpoint.consumers.sqlite.sqlite_tail import SqliteTail
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.config.settings import Settings
@@ -176,7 +177,7 @@ class _Query:
     def __init__(self, topic: str, partition: int, stop: int, keys: Collection[bytes] | None) -> None:
         self._partition = partition
         self._stop = place_of(partition, stop)
-        self._select = f"SELECT place, timestamp_ms, key, value FROM {topic} WHERE place >= ? AND place < ?"
+        self._select = f"SELECT {COLUMNS} FROM {topic} WHERE place >= ? AND place < ?"
         listed = None if keys is None else [*keys]
         self._parts = (
             [None] if listed is None else [listed[at : at + _KEYS_MAX] for at in range(0, len(listed), _KEYS_MAX)]
@@ -188,12 +189,9 @@ class _Query:
         rows = [row for keys in self._parts for row in self._rows(connection, place, keys)]
         if len(self._parts) > 1:
             rows.sort()
-        base = place_of(self._partition, 0)
-        return [Record(self._partition, row[0] - base, *row[1:]) for row in rows[:_BATCH]]
+        return [record_of(self._partition, row) for row in rows[:_BATCH]]
 
-    def _rows(
-        self, connection: sqlite3.Connection, place: int, keys: list[bytes] | None
-    ) -> list[tuple[int, int, bytes, bytes]]:
+    def _rows(self, connection: sqlite3.Connection, place: int, keys: list[bytes] | None) -> list[Row]:
         if keys is None:
             return connection.execute(f"{self._select} ORDER BY place LIMIT {_BATCH}", (place, self._stop)).fetchall()
         marks = ",".join("?" * len(keys))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from seekpoint.consumers.sqlite.sqlite_file import place_of
+from seekpoint.consumers.sqlite.sqlite_records import place_of
 from seekpoint.schemas.log.log_ports import Watermarks
 
 __all__ = ["marks_of"]

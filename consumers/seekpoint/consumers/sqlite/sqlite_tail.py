@@ -9,8 +9,9 @@ from __future__ import annotations
 import sqlite3
 import time
 
-from seekpoint.consumers.sqlite.sqlite_file import OFFSET_BITS, SqliteFile, place_of
+from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_marks import marks_of
+from seekpoint.consumers.sqlite.sqlite_records import COLUMNS, OFFSET_BITS, Row, place_of, record_of
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch
@@ -120,9 +121,9 @@ class SqliteTail:
     def _is_check_due(self) -> bool:
         return time.monotonic() - self._checked_at_s > _CHECK_S
 
-    def _new_rows(self, connection: sqlite3.Connection) -> dict[int, list[_Row]]:
+    def _new_rows(self, connection: sqlite3.Connection) -> dict[int, list[Row]]:
         """Return the records behind each position. One statement for all partitions: most have none."""
-        found: dict[int, list[_Row]] = {partition: [] for partition in self._positions}
+        found: dict[int, list[Row]] = {partition: [] for partition in self._positions}
         wanted = [*self._positions.items()]
         for at in range(0, len(wanted), _PARTS_MAX):
             part = wanted[at : at + _PARTS_MAX]
@@ -137,19 +138,16 @@ class SqliteTail:
 
     def _query(self, partitions: int) -> str:
         one = (
-            f"SELECT * FROM (SELECT place, timestamp_ms, key, value FROM {self._topic}"
+            f"SELECT * FROM (SELECT {COLUMNS} FROM {self._topic}"
             f" WHERE place >= ? AND place < ? ORDER BY place LIMIT {_BATCH})"
         )
         return " UNION ALL ".join([one] * partitions)
 
 
-_Row = tuple[int, int, bytes | None, bytes | None]
-
-
-def _batch(partition: int, base: int, rows: list[_Row]) -> TailBatch:
+def _batch(partition: int, base: int, rows: list[Row]) -> TailBatch:
     """Return the batch of records that begin where the last one ended."""
     first, last = rows[0][0] - base, rows[-1][0] - base
-    records = [Record(partition, row[0] - base, *row[1:]) for row in rows]
+    records = [record_of(partition, row) for row in rows]
     keys = [row[2] for row in rows]
     return TailBatch(partition, keys, records.__getitem__, last + 1, Landmark(first, 0), Landmark(last, 0))
 

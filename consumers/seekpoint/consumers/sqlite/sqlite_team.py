@@ -1,7 +1,8 @@
 """Teams: the programs of one machine that share the partitions of a journal in a file. A consumer group without Kafka.
 
-A member is dead once its program has ended, which the operating system tells at once, or once it was not seen for
-``_SILENCE_S``. Then the others share its partitions. A partition stays where it is if it can.
+A member is dead once its program has ended, which the operating system tells at once, or once its count of beats has
+not risen for ``_SILENCE_S`` by the clock of the member that looks: no clock that somebody sets decides. Then the others
+share its partitions. A partition stays where it is if it can.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ class SqliteTeamMember:
         self._process = msgspec.json.encode(this_process()).decode()
         self._looked_at_s = 0.0
         self._has_left = False
+        self._beats = 0
+        self._seen: dict[str, tuple[int, float]] = {}
+        """The others: the count of beats, and when it was first seen, by this program's monotonic clock."""
         self.membership = Membership(team, uuid4().hex)
         self.assigned: frozenset[int] = frozenset()
         """The partitions that are assigned to the member as of the last look."""
@@ -71,10 +75,11 @@ class SqliteTeamMember:
 
     def _meet(self, connection: sqlite3.Connection) -> frozenset[int]:
         team, me = self.membership.team, self.membership.member
-        now_ms = time.time_ns() // 1_000_000
-        connection.execute("INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)", (me, team, self._process, now_ms))
-        found = connection.execute("SELECT id, process, seen_ms FROM members WHERE team = ?", (team,)).fetchall()
-        gone = [one for one, process, seen_ms in found if one != me and _is_gone(process, now_ms - seen_ms)]
+        self._beats += 1
+        connection.execute("INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)", (me, team, self._process, self._beats))
+        found = connection.execute("SELECT id, process, beats FROM members WHERE team = ?", (team,)).fetchall()
+        silent = self._silent({one: beats for one, _, beats in found if one != me})
+        gone = [one for one, process, _ in found if one != me and (one in silent or _has_died(process))]
         _remove(connection, team, gone)
         members = sorted({one for one, _, _ in found} - {*gone})
         rows = connection.execute("SELECT partition, member FROM assignments WHERE team = ?", (team,)).fetchall()
@@ -85,6 +90,16 @@ class SqliteTeamMember:
                 "INSERT OR REPLACE INTO assignments VALUES (?, ?, ?)", [(team, *one) for one in after.items()]
             )
         return frozenset(partition for partition, member in after.items() if member == me)
+
+    def _silent(self, others: dict[str, int]) -> set[str]:
+        """Note the counts of the others; return those whose count has not risen for too long."""
+        now_s = time.monotonic()
+        before = self._seen
+        self._seen = {
+            one: before[one] if one in before and before[one][0] == beats else (beats, now_s)
+            for one, beats in others.items()
+        }
+        return {one for one, (_, since_s) in self._seen.items() if now_s - since_s > _SILENCE_S}
 
 
 def shared_out(before: dict[int, str], members: Collection[str], partitions: int) -> dict[int, str]:
@@ -111,8 +126,8 @@ def shared_out(before: dict[int, str], members: Collection[str], partitions: int
     return dict(sorted(kept.items()))
 
 
-def _is_gone(process: str, silent_ms: int) -> bool:
-    return silent_ms > _SILENCE_S * 1000 or has_died(msgspec.json.decode(process, type=HostProcess | None))
+def _has_died(process: str) -> bool:
+    return has_died(msgspec.json.decode(process, type=HostProcess | None))
 
 
 def _remove(connection: sqlite3.Connection, team: str, members: Iterable[str]) -> None:

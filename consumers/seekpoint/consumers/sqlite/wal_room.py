@@ -23,7 +23,7 @@ class WalRoom:
     """The room in one file's log, for the connection that writes."""
 
     def __init__(self, path: Path) -> None:
-        self._path = f"{path}-wal"
+        self._path = f"{os.path.realpath(path)}-wal"
         self._left = 0
 
     def make(self) -> None:

@@ -58,7 +58,7 @@ class Healer:
                     await asyncio.sleep(_RETRY_S)
         except TimeoutError:
             error = AppendTimeout(
-                "Kafka did not acknowledge in time, nor while healing",
+                "the log did not acknowledge in time, nor while healing",
                 process_id=handle.process_id, last_seq=handle.acknowledged_seq,
                 unacknowledged=len(handle.pending), reason=reason.message,
             )  # fmt: skip

@@ -198,7 +198,7 @@ class Outbox:
             oldest = self._shipments[0].sent_at if self._shipments else self._loop.time()
             if self._loop.time() - oldest > self._settings.append_timeout_s:
                 self.retire(
-                    AppendTimeout("Kafka did not acknowledge in time", append_timeout_s=self._settings.append_timeout_s)
+                    AppendTimeout("the log did not acknowledge in time", append_timeout_s=self._settings.append_timeout_s)
                 )
 
     def retire(self, reason: SeekpointError) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
+from seekpoint.consumers.sqlite.sqlite_records import insert_records
 from seekpoint.producers import Client, Node, Process, Worker, agent
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.partition import partition_of
@@ -104,7 +105,7 @@ async def test_an_interrupted_copy_goes_on(source: SqliteLog, kafka: Settings, s
 
     source.file.write(take)
     assert shell(*how).code == 0
-    source.file.write(lambda one: one.executemany("INSERT INTO journal VALUES (?, ?, ?, ?)", held))
+    source.file.write(lambda one: insert_records(one, "journal", [row[:4] for row in held]))
     moved = shell(*how, "--json").json
     assert moved["sent"] == len(held)
     assert shell(*how, "--json").json["sent"] == 0
