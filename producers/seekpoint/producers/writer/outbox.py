@@ -197,9 +197,8 @@ class Outbox:
             await asyncio.sleep(self._settings.append_timeout_s / 20)
             oldest = self._shipments[0].sent_at if self._shipments else self._loop.time()
             if self._loop.time() - oldest > self._settings.append_timeout_s:
-                self.retire(
-                    AppendTimeout("the log did not acknowledge in time", append_timeout_s=self._settings.append_timeout_s)
-                )
+                limit_s = self._settings.append_timeout_s
+                self.retire(AppendTimeout("the log did not acknowledge in time", append_timeout_s=limit_s))
 
     def retire(self, reason: SeekpointError) -> None:
         """Replace the present appender by a new one. Does nothing while one is being replaced."""
