@@ -20,6 +20,7 @@ from seekpoint.producers.history.later_calls import (
     answered_calls,
     calls_of,
     ended_after,
+    inherited_ends,
     join_calls,
     put_later_calls,
 )
@@ -195,7 +196,8 @@ def _later(reader: LogReader, origin: Origin) -> dict[str, Call]:
     """Return the calls that ended after the moment, in the parent and in the forks that lead to it. Blocks."""
     found = []
     for way in (origin, *origin.forks):
-        found += [answered_calls(way.state), calls_of(_ended_after(reader, way))]
+        inherited = {} if way is origin else calls_of(inherited_ends(way.state))
+        found += [inherited, answered_calls(way.state), calls_of(_ended_after(reader, way))]
     return join_calls(*found)
 
 

@@ -70,7 +70,7 @@ class HistoryPoint(FrozenStruct, frozen=True):
         Raises ``Refused`` if the history has no such moment.
         """
         found: int | None = None
-        newest = 0
+        newest = begun = 0
         before_ms = timestamp_ms(self.at) if self.kind == "time" else 0  # type: ignore[arg-type]  # a time is given
         for entry in entries:
             if entry.seq is None:
@@ -84,12 +84,18 @@ class HistoryPoint(FrozenStruct, frozen=True):
                 found = newest if _begins(entry.body, self.at) else found
             elif self.kind == "after":
                 found = entry.seq if _ends(entry.body, self.at) else found
+                begun = entry.seq if _begins(entry.body, self.at) else begun
             elif self.kind == "start":
                 if isinstance(entry.body, b.AgentStarted):
                     return entry.seq
             elif isinstance(entry.body, b.TurnEnded) and entry.body.number == self.at:
                 found = entry.seq
             newest = entry.seq
+        if not found and begun:
+            raise Refused(
+                "the call has not ended", process_id=process_id, key=str(self.at), seq=newest,
+                hint="let it end first; a gate is answered by seekpoint approve and seekpoint deny",
+            )  # fmt: skip
         if not found:
             raise Refused(
                 f"the history has no such moment: {self}", process_id=process_id, seq=newest,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from seekpoint.producers.durable.effects.compensation_names import UNDO
-from seekpoint.producers.durable.replay.recorded_run import ENDS, EndedCall
+from seekpoint.producers.durable.replay.recorded_run import EndedCall, ended_by
 from seekpoint.producers.durable.replay.scopes import BRANCH, PARENTS
 from seekpoint.schemas.folding.fold import Verdict, advance
 
@@ -22,18 +22,23 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["answered_calls", "calls_of", "ended_after", "join_calls", "put_later_calls"]
+__all__ = ["answered_calls", "calls_of", "ended_after", "inherited_ends", "join_calls", "put_later_calls"]
 
 
 def ended_after(past: State, later: Iterable[tuple[int, Entry]], limits: Limits) -> Iterator[EndedCall]:
-    """Yield the ends of calls in the entries ``later`` than ``past``."""
+    """Yield the ends of calls in the entries ``later`` than ``past``, and other outcomes that calls got there."""
     draft = past.thaw()
     for offset, entry in later:
-        if advance(draft, offset, entry, limits) is Verdict.APPLIED and type(entry.body) in ENDS:
-            key = getattr(entry.body, "key", None)
-            call = None if key is None else draft.calls.get(key)
-            if key is not None and call is not None:
-                yield EndedCall(draft.seq, key, call)
+        before = draft.calls
+        if advance(draft, offset, entry, limits) is Verdict.APPLIED:
+            yield from ended_by(entry, before, draft)
+
+
+def inherited_ends(state: State) -> Iterator[EndedCall]:
+    """Yield the calls with an outcome that a fork began with: some may have got another answer then."""
+    for key, call in state.calls.items():
+        if call.kind != "write" and not key.startswith(PARENTS):
+            yield EndedCall(state.seq, key, call)
 
 
 def calls_of(ended: Iterable[EndedCall]) -> dict[str, Call]:

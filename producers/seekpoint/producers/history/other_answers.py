@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import orjson
 from msgspec.structs import replace
 
 from seekpoint.producers.durable.waits.gate_answers import verdict_payload
 from seekpoint.producers.durable.waits.gate_calls import verdict_of
-from seekpoint.schemas.errors import Refused
-from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.errors import LimitExceeded, Refused
+from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
     from seekpoint.schemas.bodies import Json
@@ -31,8 +33,9 @@ def put_answers(
     """Replace the answers of ended calls of ``draft``, by key: those of steps, decisions, samples and gates.
 
     The answer is what the call returns. Of a gate it is ``"approved"``, ``"denied"``, a payload as a signal has it, or
-    an object with ``outcome``, ``payload``, ``actor`` and ``reason``. Raises ``Refused`` for another call, and
-    ``UnserializableValue`` for an answer that cannot be journaled. The caller sees to ``content_bytes``.
+    an object with ``outcome``, ``payload``, ``actor`` and ``reason``. Raises ``Refused`` for another call, and for an
+    answer that is no time where the call is ``now``, or no UUID; ``UnserializableValue`` and ``LimitExceeded`` for an
+    answer that cannot be journaled. The caller sees to ``content_bytes``.
     """
     for key, answer in answers.items():
         call = draft.calls.get(key)
@@ -42,7 +45,8 @@ def put_answers(
                 hint=f"seekpoint steps {process_id} shows the calls; go to a point right after the end of this one",
             )  # fmt: skip
         _check(key, call, process_id)
-        text = _gate_text(answer, limits, actor) if call.kind == "gate" else dump(answer, limits, True)
+        text = _gate_text(key, answer, limits, actor) if call.kind == "gate" else dump(answer, limits, True)
+        _check_value(key, call, text, limits, process_id)
         detail = call.detail if call.kind == "gate" else None  # a gate is found by the name in its facts
         draft.calls.put(key, replace(call, status="succeeded", output=text, error=None, detail=detail))
 
@@ -59,13 +63,30 @@ def _check(key: str, call: Call, process_id: str) -> None:
         raise Refused(f"this {call.kind} has no answer yet", process_id=process_id, key=key, hint=hint)
 
 
-def _gate_text(answer: Any, limits: Limits, actor: str | None) -> Json:
+def _check_value(key: str, call: Call, text: Json, limits: Limits, process_id: str) -> None:
+    """Raise for a value that no run of the call can return: a time that is none, or more than an entry holds."""
+    if len(text) > limits.record_bytes:
+        raise LimitExceeded(
+            "the answer is larger than an entry may be", process_id=process_id, key=key, bytes=len(text),
+            limit=limits.record_bytes,
+        )  # fmt: skip
+    was = None if call.kind != "sample" or call.output is None else load(call.output)
+    if isinstance(was, datetime | UUID) and not isinstance(load(text), type(was)):
+        raise Refused(
+            f"the answer of this sample is a {'time' if isinstance(was, datetime) else 'UUID'}", process_id=process_id,
+            key=key, found=text[:80], hint=f"write it as JSON like {dump(was)}",
+        )  # fmt: skip
+
+
+def _gate_text(key: str, answer: Any, limits: Limits, actor: str | None) -> Json:
     """Return the output of a gate with this answer, as the fold makes it."""
     if type(answer) is str and answer in ("approved", "denied"):
         answer = verdict_payload(answer == "approved", None)
     if isinstance(answer, dict) and answer.get("outcome") in _GATE_OUTCOMES:
         outcome, reason, payload = answer["outcome"], answer.get("reason"), answer.get("payload")
         actor = answer.get("actor", actor)
+        if not isinstance(reason, str | None) or not isinstance(actor, str | None):
+            raise Refused("actor and reason of a gate's answer are texts", key=key, found=repr([actor, reason])[:80])
     else:
         payload, (outcome, reason) = answer, verdict_of(answer)
     made = {"outcome": outcome, "payload": dump(payload, limits, True), "actor": actor, "reason": reason}

@@ -94,7 +94,7 @@ async def plan_promotion(runtime: NodeRuntime, request: PromoteRequest) -> Promo
     """Return what the promotion would do. Nothing is written. Raises ``Refused`` for a process that is no fork."""
     parent_id = await _parent_of(runtime, request)
     parent = (await runtime.recovery.recover(parent_id, must_be_current=True)).state
-    _refuse_finished(parent_id, parent)
+    _refuse_ended(parent_id, parent)
     return (await _merged(runtime, request, parent_id, parent)).plan
 
 
@@ -109,7 +109,7 @@ async def promote(runtime: NodeRuntime, opener: Opener, request: PromoteRequest)
     parent_id = await _parent_of(runtime, request)
     opening = OpenRequest(
         process_id=parent_id, take_over=request.take_over, cause=Cause(actor=request.actor), must_exist=True,
-        refuse=lambda state: _refuse_finished(parent_id, state),
+        refuse=lambda state: _refuse_ended(parent_id, state),
     )  # fmt: skip
     async with opener.opening(opening) as process:
         durable = durable_side(process)
@@ -132,9 +132,14 @@ async def _parent_of(runtime: NodeRuntime, request: PromoteRequest) -> str:
     return lineage.parent_id
 
 
-def _refuse_finished(parent_id: str, state: State) -> None:
+def _refuse_ended(parent_id: str, state: State) -> None:
     if state.finished:
         raise ProcessFinished("the parent is finished, nothing is merged into it", process_id=parent_id, seq=state.seq)
+    if state.cancelled is not None:
+        raise Refused(
+            "the parent was cancelled, nothing is merged into it", process_id=parent_id, seq=state.seq,
+            hint="go on with the fork itself",
+        )  # fmt: skip
 
 
 def _check_resolved(plan: PromotePlan) -> None:

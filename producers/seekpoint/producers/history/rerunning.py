@@ -166,6 +166,11 @@ async def _rerun_now(runtime: NodeRuntime, rerun_id: str) -> tuple[State, int]:
 def _first_run(request: RerunRequest, first: RecordedRun) -> RecordedRun:
     if first.state.agent is None:
         raise Refused("no agent ran as the process: there is nothing to run again", process_id=request.process_id)
+    if first.state.cancelled is not None:
+        raise Refused(
+            "the run was cancelled: it has no outcome to compare with", process_id=request.process_id,
+            hint=f"fork it: seekpoint fork {request.process_id} NEW_ID",
+        )  # fmt: skip
     if first.result_json is None and first.state.lifecycle is not Lifecycle.FAILED:
         raise Refused(
             "the run has not ended", process_id=request.process_id, lifecycle=str(first.state.lifecycle),

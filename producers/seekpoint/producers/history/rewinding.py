@@ -122,17 +122,14 @@ class RewindPlan(FrozenStruct, frozen=True, kw_only=True):
 async def plan_rewind(runtime: NodeRuntime, request: RewindRequest) -> RewindPlan:
     """Return what the rewind would do to the process as it is now. Nothing is written.
 
-    Raises ``UnknownProcess``, ``ProcessFinished``, ``JournalGap`` where its history was trimmed, and ``Refused``.
+    Raises ``UnknownProcess``, ``ProcessFinished``, ``JournalGap`` where its history was trimmed, and ``Refused``, also
+    for a process that was cancelled.
     """
     recovered = await runtime.recovery.recover(request.process_id, missing_ok=True, must_be_current=True)
     if not recovered.known:
         raise UnknownProcess("no such process, nothing was rewound", process_id=request.process_id)
     now = recovered.state
-    if now.finished:
-        raise ProcessFinished(
-            "a finished process does not go back", process_id=request.process_id, seq=now.seq,
-            hint=f"fork it: seekpoint fork {request.process_id} NEW_ID",
-        )  # fmt: skip
+    _refuse_ended(request.process_id, now)
     past, later = await _past(runtime, request, now)
     if request.answers:
         put_answers(past.thaw(), request.answers, request.process_id, runtime.reader.limits)
@@ -152,7 +149,7 @@ async def rewind(runtime: NodeRuntime, opener: Opener, request: RewindRequest) -
     cause = Cause(actor=request.actor)
     opening = OpenRequest(
         process_id=request.process_id, take_over=request.take_over, cause=cause, must_exist=True,
-        refuse=lambda state: _refuse_finished(request.process_id, state),
+        refuse=lambda state: _refuse_ended(request.process_id, state),
     )  # fmt: skip
     async with opener.opening(opening) as process:
         durable = durable_side(process)
@@ -177,9 +174,13 @@ async def rewind(runtime: NodeRuntime, opener: Opener, request: RewindRequest) -
     return plan
 
 
-def _refuse_finished(process_id: str, state: State) -> None:
+def _refuse_ended(process_id: str, state: State) -> None:
+    """Raise why the process does not go back: no code would go on with it."""
+    hint = f"fork it: seekpoint fork {process_id} NEW_ID --at-seq SEQ"
     if state.finished:
-        raise ProcessFinished("the process was finished meanwhile", process_id=process_id, seq=state.seq)
+        raise ProcessFinished("a finished process does not go back", process_id=process_id, seq=state.seq, hint=hint)
+    if state.cancelled is not None:
+        raise Refused("a cancelled process does not go back", process_id=process_id, seq=state.seq, hint=hint)
 
 
 # --- the past

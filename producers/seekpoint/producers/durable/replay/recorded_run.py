@@ -5,7 +5,7 @@ A state drops the calls of turns that are over, and a finished process drops all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,7 @@ from seekpoint.schemas.state.process_state import Draft, State
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
 
-__all__ = ["ENDS", "Admission", "EndedCall", "RecordedRun", "applied", "numbered"]
+__all__ = ["ENDS", "Admission", "EndedCall", "RecordedRun", "applied", "ended_by", "numbered"]
 
 ENDS = frozenset(
     {b.StepEnded, b.DecisionMade, b.Sampled, b.EffectSettled, b.TimerFired, b.GateResolved, b.Received, b.ChildEnded}
@@ -33,13 +33,33 @@ ENDS = frozenset(
 """The entries that end a call, or an attempt of it."""
 
 
+RESTORED = (b.Rewound, b.Promoted)
+"""The entries that replace the calls of a process, and so may give some of them another outcome."""
+
+
 class EndedCall(NamedTuple):
-    """A call as an entry about its end left it."""
+    """A call as an entry about its end left it, or one that gave it another outcome."""
 
     seq: int
     """The seq of that entry."""
     key: str
     call: Call
+
+
+def ended_by(entry: Entry, before: Mapping[str, Call], draft: Draft) -> Iterator[EndedCall]:
+    """Yield the calls that got an outcome by an entry which was applied: ``before`` it and after it, in ``draft``."""
+    body, seq = entry.body, entry.seq
+    if seq is None:
+        return
+    if isinstance(body, RESTORED):
+        for key, call in draft.calls.items():
+            if call.kind != "write" and call.status in ("succeeded", "failed") and before.get(key) != call:
+                yield EndedCall(seq, key, call)
+    elif type(body) in ENDS:
+        ended = getattr(body, "key", None)
+        found = None if ended is None else draft.calls.get(ended)
+        if ended is not None and found is not None:
+            yield EndedCall(seq, ended, found)
 
 
 class Admission:
@@ -96,7 +116,7 @@ class RecordedRun(msgspec.Struct):
     records: dict[str, Call]
     """Every call, also of turns that are over."""
     first_turn: int
-    """The first turn of this process. A fork's earlier turns belong to its parent."""
+    """The first turn of this process. A fork's earlier turns belong to its parent, those of a promotion to the fork."""
     first_frame: Frame | None
     result_json: Json | None
     """The result that the process finished with; None if it did not."""
@@ -104,7 +124,7 @@ class RecordedRun(msgspec.Struct):
     """The class of the exception that ended the newest run, if nothing came after it."""
     entries: list[Entry]
     ended: list[EndedCall]
-    """The ends of all calls in their order, also of calls that a rewind forgot."""
+    """The ends of all calls in their order, also of calls that a rewind forgot, and other outcomes that they got."""
 
     @classmethod
     def of(
@@ -170,32 +190,34 @@ class _Reading:
 
     def take(self, offset: int, entry: Entry) -> bool:
         """Fold the next entry; return whether it is valid."""
-        body, kept = entry.body, self._about_to_go(entry.body)
+        body, kept, before = entry.body, self._about_to_go(entry.body), self._draft.calls
         if isinstance(body, b.Finished):
             self._before_end = self._draft.snapshot()
         if not self._admission.admits(offset, entry):
             return False
         self._entries.append(entry)
         self._kept |= kept
-        if isinstance(body, b.Rewound | b.Promoted):
+        if isinstance(body, RESTORED):
             self._kept = {key: call for key, call in self._kept.items() if turn_of(key) <= self._draft.turn}
-        elif isinstance(body, b.Forked | b.Seeded):
+        if self._begins_at(body, before):
             self._first_turn, self._first_frame = self._draft.turn, self._draft.turn_frame
-        elif type(body) in ENDS:
-            self._note_end(entry)
+        if type(body) in ENDS or isinstance(body, RESTORED):
+            self._ended += ended_by(entry, before, self._draft)
         self._note_failure(body)
         return True
+
+    def _begins_at(self, body: b.Body, before: Mapping[str, Call]) -> bool:
+        """Whether the calls of the turns before the present one are not in this history, or not those of the code."""
+        if isinstance(body, b.Rewound):
+            return self._draft.turn < self._first_turn
+        if isinstance(body, b.Promoted):
+            return self._draft.turn > 0 and dict(before) != dict(self._draft.calls)
+        return isinstance(body, b.Forked | b.Seeded)
 
     def _about_to_go(self, body: b.Body) -> dict[str, Call]:
         if not isinstance(body, b.TurnEnded):
             return {}
         return dict(self._draft.calls.of_turn(body.number))
-
-    def _note_end(self, entry: Entry) -> None:
-        key = getattr(entry.body, "key", None)
-        call = None if key is None else self._draft.calls.get(key)
-        if key is not None and call is not None and entry.seq is not None:
-            self._ended.append(EndedCall(entry.seq, key, call))
 
     def _note_failure(self, body: b.Body) -> None:
         if isinstance(body, b.ErrorRecorded) and body.call is None:
