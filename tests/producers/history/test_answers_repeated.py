@@ -86,6 +86,32 @@ async def test_a_rerun_of_a_fork_repeats_the_answer_that_the_fork_began_with() -
         assert done == {"choose": 1, "paid": 1, "last": 1}
 
 
+async def take_back(amount: int, *, output: Any) -> None:
+    done["took back"] += 1
+
+
+@agent("failing")
+async def failing(process: Process, given: None = None) -> str:
+    """Pay, then fail the first time, which takes the payment back."""
+    await process.effect("pay", pay, 10, compensate=take_back)
+    if not done["took back"]:
+        raise ValueError("the bank is closed")
+    return "paid"
+
+
+@pytest.mark.parametrize(("effects", "paid"), [("live", 2), ("recorded", 1)])
+async def test_an_effect_that_was_taken_back_does_not_answer_a_fork_that_acts_for_real(effects: str, paid: int) -> None:
+    """Nothing of it is left outside, so the fork pays. A fork that makes no effects gets the record."""
+    async with Node.in_memory(MemoryLog()) as node:
+        with pytest.raises(ValueError, match="closed"):
+            await node.run(failing, "p")
+        assert done == {"paid": 1, "took back": 1}
+        async with node.fork("p", "q", at=HistoryPoint.start(), effects=effects, permissive=True):
+            pass
+        assert await node.run(failing, "q") == "paid"
+        assert done == {"paid": paid, "took back": 1}
+
+
 async def test_the_ends_of_a_run_with_other_answers_are_those_that_a_fold_finds() -> None:
     """The two ways to read them agree: from the whole history, and from a moment on."""
     async with Node.in_memory(log := MemoryLog()) as node:

@@ -134,7 +134,9 @@ async def fork_of(
     if kinds or looks_ahead:
         read = all(way.history is not None for way in (origin, *origin.forks))
         later = (
-            _later(runtime.reader, origin) if read else await runtime.in_thread(lambda: _later(runtime.reader, origin))
+            _later(runtime.reader, origin, request)
+            if read
+            else await runtime.in_thread(lambda: _later(runtime.reader, origin, request))
         )
     draft = past.thaw()
     put_answers(draft, request.answers, origin.process_id, runtime.reader.limits, request.actor)
@@ -192,12 +194,15 @@ def _point(request: ForkRequest) -> HistoryPoint | None:
     return HistoryPoint.after(next(iter(request.answers))) if request.answers else None
 
 
-def _later(reader: LogReader, origin: Origin) -> dict[str, Call]:
-    """Return the calls that ended after the moment, in the parent and in the forks that lead to it. Blocks."""
-    found = []
+def _later(reader: LogReader, origin: Origin, request: ForkRequest) -> dict[str, Call]:
+    """Return the calls that ended after the moment, in the parent and in the forks that lead to it. Blocks.
+
+    For a fork that acts for real, an effect that was compensated is none: nothing of it is left outside.
+    """
+    found, is_live = [], request.effects == "live"
     for way in (origin, *origin.forks):
         inherited = {} if way is origin else calls_of(inherited_ends(way.state))
-        found += [inherited, answered_calls(way.state), calls_of(_ended_after(reader, way))]
+        found += [inherited, answered_calls(way.state), calls_of(_ended_after(reader, way), without_undone=is_live)]
     return join_calls(*found)
 
 

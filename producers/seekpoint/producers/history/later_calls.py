@@ -41,15 +41,18 @@ def inherited_ends(state: State) -> Iterator[EndedCall]:
             yield EndedCall(state.seq, key, call)
 
 
-def calls_of(ended: Iterable[EndedCall]) -> dict[str, Call]:
+def calls_of(ended: Iterable[EndedCall], *, without_undone: bool = False) -> dict[str, Call]:
     """Return the calls that have an outcome, by key, as their ends left them.
 
     A key that a rewind forgot and the code used again for another request has two records: the later key ends with
-    ``~``. Compensations are left out.
+    ``~``. Compensations are left out; ``without_undone``: the effects that they undid, too.
     """
     found: dict[str, Call] = {}
     for _, key, call in ended:
-        if call.status in ("succeeded", "failed") and not key.startswith(UNDO):
+        if key.startswith(UNDO):
+            if without_undone and call.status == "succeeded":
+                _drop_newest(found, key.removeprefix(UNDO))
+        elif call.status in ("succeeded", "failed"):
             _put(found, key, call)
     return found
 
@@ -73,6 +76,13 @@ def _put(found: dict[str, Call], key: str, call: Call) -> None:
     while key in found and found[key].digest != call.digest:
         key += BRANCH
     found[key] = call
+
+
+def _drop_newest(found: dict[str, Call], key: str) -> None:
+    """Drop the newest of the calls that had this key."""
+    known = [one for one in found if one == key or (one.startswith(key) and not one[len(key) :].strip(BRANCH))]
+    if known:
+        del found[max(known, key=lambda one: found[one].seq)]
 
 
 def put_later_calls(draft: Draft, later: dict[str, Call], kinds: Collection[str]) -> list[str]:
