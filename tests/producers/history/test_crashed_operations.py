@@ -13,7 +13,7 @@ from cuts import cut_after, cuts, of_kind, until
 from folding import refold
 from owners import Owner
 from seekpoint.consumers.heartbeats.liveness import Heartbeat, Heartbeats
-from seekpoint.producers import Effect, Node, Process, agent
+from seekpoint.producers import Effect, HistoryPoint, Node, Process, agent
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import OwnerAlive, Refused
@@ -175,6 +175,25 @@ async def test_an_id_that_a_fork_on_another_host_left_claimed_is_free_again(log:
         with pytest.raises(Refused, match="never used"):
             await node.fork("p", "q")
     assert len(of_kind(log, b.Forked, "q")) == 1
+
+
+@pytest.mark.parametrize("told", [False, True])
+async def test_a_claim_without_an_entry_uses_up_no_id(log: MemoryLog, told: bool) -> None:
+    """For a fork, a rerun and a run alike, on this host at once; mail that came meanwhile stays."""
+    async with Node.in_memory(log) as node:
+        await node.run(shop, "p", None)
+        for process_id in ("fork", "rerun", "run"):
+            Owner(log.append, log.partitions, process_id).claim("node-gone")
+            if told:
+                await node.signal(process_id, "hello", 1)
+    async with Node.in_memory(log, owner_timeout_s=0.3, heartbeat_interval_s=0.1) as node:
+        async with node.fork("p", "fork", at=HistoryPoint.after("choose:1"), permissive=True) as fork:
+            assert len(fork.state.mailbox) == told
+        done.clear()
+        assert await node.run(shop, "fork") == ["pay", "last"]
+        assert (await node.rerun(shop, "p", "rerun")).is_same_outcome
+        assert not done
+        assert await node.run(shop, "run", None, new=True, wait_s=2) == ["pay", "last"]
 
 
 async def test_an_id_that_a_living_node_has_claimed_is_not_taken_from_it(log: MemoryLog) -> None:
