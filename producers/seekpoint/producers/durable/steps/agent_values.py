@@ -10,6 +10,7 @@ import logging
 from typing import Any
 
 from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.durable.steps.annotations import parameters_of
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import InvalidValue, UnserializableValue
@@ -139,7 +140,7 @@ def rebuilt_result(agent: Agent[Any, Any], text: Json, process_id: str | None = 
 
 
 def _parameter(agent: Agent[Any, Any]) -> inspect.Parameter:
-    return [*inspect.signature(agent.run).parameters.values()][1]
+    return parameters_of(agent.run)[1]
 
 
 def _has_default(agent: Agent[Any, Any]) -> bool:

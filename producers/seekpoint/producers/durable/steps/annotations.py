@@ -21,7 +21,15 @@ from seekpoint.schemas.values.json_values import dump
 if TYPE_CHECKING:
     from seekpoint.schemas.values.value_types import ValueType
 
-__all__ = ["AgentTypes", "agent_types", "note_result_type", "rebuilt_arguments", "result_type", "why_untyped"]
+__all__ = [
+    "AgentTypes",
+    "agent_types",
+    "note_result_type",
+    "parameters_of",
+    "rebuilt_arguments",
+    "result_type",
+    "why_untyped",
+]
 
 _PLAIN = {str, int, float, bool, None, dict, list, object, Any}
 _PLAIN_NAMES = {
@@ -123,8 +131,8 @@ def agent_types(run: Callable[..., Any], names: Mapping[str, Any] | None = None)
 def input_annotation(run: Callable[..., Any]) -> Any:
     """Return the annotation of the second parameter as it is written; ``Parameter.empty`` if there is none."""
     try:
-        parameters = [*inspect.signature(run).parameters.values()]
-    except (TypeError, ValueError, NameError):  # a callable that tells nothing of itself
+        parameters = parameters_of(run)
+    except (TypeError, ValueError):  # a callable that tells nothing of itself
         return inspect.Parameter.empty
     asked = parameters[1:2]
     return asked[0].annotation if asked and asked[0].kind in _BY_POSITION else inspect.Parameter.empty
@@ -135,7 +143,7 @@ def _parameter_types(call: Callable[..., Any]) -> tuple[list[ValueType | None], 
     from seekpoint.schemas.values.value_types import value_type
 
     try:
-        parameters = [*inspect.signature(call).parameters.values()]
+        parameters = parameters_of(call)
     except (TypeError, ValueError):  # a callable that tells nothing of itself
         return [], {}
     function = _function_of(call)
@@ -241,6 +249,17 @@ def _annotations_of(function: Any) -> Mapping[str, Any]:
     except Exception:  # Python 3.14 evaluates them here: a name is not known yet, or only to type checkers
         return _forward_annotations(function)
     return found
+
+
+def parameters_of(call: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a callable. Raises ``TypeError`` and ``ValueError`` for one that does not tell them."""
+    try:
+        return [*inspect.signature(call).parameters.values()]
+    except NameError:  # Python 3.14 evaluates annotations here, too
+        from annotationlib import Format  # type: ignore[import-not-found,unused-ignore]  # 3.14 and later
+
+        how: Any = {"annotation_format": Format.FORWARDREF}
+        return [*inspect.signature(call, **how).parameters.values()]
 
 
 def _forward_annotations(function: Any) -> Mapping[str, Any]:
