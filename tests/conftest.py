@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from file_logs import closing_files, use_files_if_asked
+from file_logs import closing_files, skip_what_needs_memory, use_files_if_asked
 from leftovers import nothing_left, watch_loops
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.config.settings import TOPICS, Settings
@@ -39,6 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
     timeouts = Timeouts()
     config.add_cleanup(timeouts.close)
     config.pluginmanager.register(timeouts)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what cannot run on files, where these were asked for."""
+    skip_what_needs_memory(items)
 
 
 @pytest.hookimpl(optionalhook=True)
