@@ -59,6 +59,10 @@ _NEEDS_MEMORY = {
     "test_a_reader_that_may_not_write_letters_reads_on_and_says_so": _PATCHES,
     "test_an_appender_that_cannot_be_retired_is_replaced": _PATCHES,
     "test_who_waits_hears_of_a_close_whose_appender_cannot_be_retired": _PATCHES,
+    "test_a_tail_of_a_node_whose_thread_ended_is_noticed": _PATCHES,
+    "test_a_tail_whose_thread_ended_is_noticed": _PATCHES,
+    "test_a_claim_right_behind_ours_is_not_missed": _PATCHES,
+    "test_an_owner_that_only_waits_learns_that_the_log_is_damaged": _PATCHES,
     "test_a_resumed_fork_repeats_what_its_branches_decided": _IN_ONE_STEP,
 }
 """The tests that are about the log in memory, or about what only it does."""
