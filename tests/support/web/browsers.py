@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
@@ -77,7 +78,7 @@ class Browser:
 
     def press(self, keys: str) -> None:
         """Press keys, wherever the focus is."""
-        self.driver.switch_to.active_element.send_keys(keys)
+        ActionChains(self.driver).send_keys(keys).perform()
 
     def until(self, check: Callable[[], T], timeout_s: float = 15.0) -> T:
         """Return the first true result of ``check``."""
