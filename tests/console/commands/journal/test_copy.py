@@ -14,7 +14,7 @@ import pytest
 
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
-from seekpoint.consumers.sqlite.sqlite_records import insert_records
+from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
 from seekpoint.producers import Client, Node, Process, Worker, agent
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.partition import partition_of
@@ -35,6 +35,13 @@ async def mover(process: Process, input: Any) -> Any:
     first = await process.step("first", call, "first")
     await process.receive("go on")
     return [first, await process.step("second", call, "second")]
+
+
+def replace_record(connection: sqlite3.Connection, place: int) -> None:
+    """Put another record, with its own checksum, in the place of one."""
+    timestamp_ms, key = connection.execute("SELECT timestamp_ms, key FROM journal WHERE place = ?", (place,)).fetchone()
+    connection.execute("DELETE FROM journal WHERE place = ?", (place,))
+    insert_records(connection, "journal", [(place, timestamp_ms, key, b"\0")])
 
 
 @pytest.fixture
@@ -122,7 +129,7 @@ async def test_what_would_not_be_a_copy_is_refused(source: SqliteLog, kafka: Set
         assert (used.code, "programs use the journal" in used.err) == (4, True), used
     assert shell(*how, "--as", f"{source.name}-2").code == 0
     partition = partition_of(b"waiting", 3)
-    source.file.write(lambda one: one.execute("UPDATE journal SET value = x'00' WHERE place = ?", (partition << 40,)))
+    source.file.write(lambda one: replace_record(one, place_of(partition, 0)))
     other = shell(*how, "--as", f"{source.name}-2")
     assert (other.code, "the target has other records" in other.err) == (4, True), other
     source.delete_below(partition, 1)
