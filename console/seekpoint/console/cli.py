@@ -194,6 +194,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     set_debug(False)
     set_json("--json" in arguments)
+    try:
+        return _main(arguments)
+    finally:
+        set_json(False)  # a program that calls this may go on with messages for people
+
+
+def _main(arguments: list[str]) -> int:
     if not _has_output():
         return EXIT_BROKEN_PIPE
     if sys.platform == "win32":
