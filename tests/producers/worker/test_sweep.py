@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -63,9 +64,10 @@ class LogView:
         return Page(None, tuple(rows[:count]))
 
 
-def sweep_of(client: Client, log: MemoryLog, later_us: int = HOUR_US) -> Sweep:
-    """A sweep whose clock is ahead, so that nobody has to wait for its margin."""
-    return Sweep(client, cast(ViewBrowser, LogView(log)), clock_us=lambda: now_us() + later_us)
+def sweep_of(client: Client, log: MemoryLog, at_us: int | None = None) -> Sweep:
+    """A sweep whose clock is an hour ahead, or stands at ``at_us``, so that nobody has to wait for its margin."""
+    clock_us = (lambda: now_us() + HOUR_US) if at_us is None else (lambda: at_us)
+    return Sweep(client, cast(ViewBrowser, LogView(log)), clock_us=clock_us)
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -119,7 +121,7 @@ async def test_a_moment_that_the_worker_missed_is_found(log: MemoryLog, monkeypa
         await client.submit(sleeper, "s-2", 3 * 3_600)
         await until(lambda: waiting(worker) == 2)
         await asyncio.sleep(3.0)
-        sweep = sweep_of(client, log, 31_000_000)
+        sweep = sweep_of(client, log, now_us() + 31_000_000)
         await sweep.look()
         assert await run.result(20) == "awake"
         assert sweep.found == {"moment": 1}
@@ -234,9 +236,10 @@ async def test_a_firing_that_no_worker_made_is_made_once(log: MemoryLog, monkeyp
     async with Client.in_memory(log) as client:
         async with Worker.in_memory([report], log):
             async with asyncio.timeout(20):
-                while not await client.schedules():  # noqa: ASYNC110
+                while not (schedules := await client.schedules()):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
-        late_us = 3 * 60_000_000
+        minute = schedules[0].last.replace(second=0)
+        late_us = round((minute + timedelta(minutes=3, seconds=45)).timestamp() * 1_000_000)  # three firings later
         sweep = sweep_of(client, log, late_us)
         await sweep.look()
         assert sweep.found == {}
