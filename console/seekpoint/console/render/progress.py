@@ -100,12 +100,12 @@ class SetupBar:
 
     @property
     def text(self) -> str:
-        """What happens now."""
+        """Return the sentence about the present phase."""
         return self._phases[self._current].text
 
     @property
     def rate(self) -> str:
-        """How fast the current phase downloads; empty for another one."""
+        """Return how fast the present phase downloads; empty for another one."""
         elapsed_s, size = time.monotonic() - self._began, self._phases[self._current].size_bytes
         return f"{size * self._share / elapsed_s / 1e6:.1f} MB/s" if size and self._share and elapsed_s else ""
 

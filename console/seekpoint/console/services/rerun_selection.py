@@ -21,7 +21,7 @@ __all__ = ["ManyReruns", "sampled"]
 
 
 class ManyReruns(FrozenStruct, frozen=True, kw_only=True):
-    """What ``seekpoint rerun`` without a process does."""
+    """Runs many processes again: ``seekpoint rerun`` without a process."""
 
     agent: Agent
     since_us: int | None

@@ -33,7 +33,7 @@ _STATUSES: dict[type[SeekpointError], int] = {
 
 
 class ApiError(FrozenStruct, frozen=True, kw_only=True):
-    """What went wrong, where, and what to do next."""
+    """An error as the API tells it: what went wrong, where, and what to do next."""
 
     code: str
     """The class of the error."""

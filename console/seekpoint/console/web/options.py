@@ -14,7 +14,7 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 class ConsoleOptions(FrozenStruct, frozen=True, kw_only=True):
-    """Where a console listens, and who may do what."""
+    """The address that a console listens on, and the rights of its visitors."""
 
     host: str = "127.0.0.1"
     port: int = 8700

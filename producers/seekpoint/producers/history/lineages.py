@@ -43,7 +43,7 @@ class Descendant(FrozenStruct, frozen=True, kw_only=True):
 
 
 class ProcessLineage(FrozenStruct, frozen=True, kw_only=True):
-    """Where a process comes from, and what comes from it."""
+    """The parents of a process, and its forks, reruns and children."""
 
     process_id: str
     status: str
@@ -55,7 +55,7 @@ class ProcessLineage(FrozenStruct, frozen=True, kw_only=True):
 
 
 class _Kin(FrozenStruct, frozen=True):
-    """What counts of one process."""
+    """The part of a process's state that a lineage needs."""
 
     status: str
     origin: str | None

@@ -45,7 +45,7 @@ _CHECKED = {
 
 
 class ValueType:
-    """What an annotation says of a value. Made by ``value_type``."""
+    """The type of a value, as an annotation gives it. ``value_type`` makes it."""
 
     def __init__(self, annotation: Any, convert: Callable[[Any], Any]) -> None:
         self.annotation = annotation

@@ -19,7 +19,7 @@ __all__ = ["Authentication", "Visitor"]
 
 
 class Visitor:
-    """Who sent a request, and the session of the browser, if it is one."""
+    """The sender of a request, with the session if it is a browser."""
 
     def __init__(self, identity: Identity | None, session: Session | None) -> None:
         self.identity = identity

@@ -10,7 +10,7 @@ __all__ = ["Identity", "Role", "role_named"]
 
 
 class Role(IntEnum):
-    """What somebody may do. A role may do everything that a lower one may."""
+    """The rights of a person or a program. A role may do everything that a lower one may."""
 
     VIEWER = 1
     """Look at everything."""
@@ -26,7 +26,7 @@ class Role(IntEnum):
 
 
 class Identity(FrozenStruct, frozen=True, kw_only=True):
-    """Who sent a request. ``name`` is the actor of the entries that the request causes."""
+    """A person or a program that sends requests. ``name`` is the actor of the entries that the request causes."""
 
     name: str
     role: Role

@@ -17,7 +17,7 @@ LIFETIME_S = 12 * 3600
 
 
 class Session(FrozenStruct, frozen=True, kw_only=True):
-    """What the cookie says."""
+    """The content of the cookie."""
 
     id: str
     expires_at: int

@@ -30,7 +30,7 @@ def _one_of(words: tuple[str, ...]) -> Meta:
 
 
 class ListQuery(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which processes a list wants. The address of the page has the same parameters."""
+    """A request for a list of processes. The address of the page has the same parameters."""
 
     prefix: str | None = None
     """Only ids that begin so."""
@@ -95,7 +95,7 @@ class ProcessRow(FrozenStruct, frozen=True, kw_only=True):
 
 
 class AgentCount(FrozenStruct, frozen=True, kw_only=True):
-    """How many processes an agent has, by what ``lifecycle`` shows."""
+    """The number of an agent's processes, by what ``lifecycle`` shows."""
 
     agent: str | None
     by_status: dict[str, int]
@@ -103,7 +103,7 @@ class AgentCount(FrozenStruct, frozen=True, kw_only=True):
 
 
 class Source(FrozenStruct, frozen=True, kw_only=True):
-    """Where the list was read."""
+    """The place from which the list was read."""
 
     name: str
     """``view`` or ``log``."""

@@ -9,7 +9,7 @@ __all__ = ["OPERATIONS", "PAGES"]
 
 
 class Me(FrozenStruct, frozen=True, kw_only=True):
-    """Who sent the request, and where it went."""
+    """The sender of the request, and the console that got it."""
 
     name: str
     role: str

@@ -19,7 +19,7 @@ __all__ = ["OPERATIONS", "PAGES", "ProcessQuery", "head_of", "tab_page"]
 
 
 class ProcessQuery(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which process a tab shows."""
+    """The process that a tab shows."""
 
     id: Annotated[str, Meta(min_length=1, max_length=200)]
 

@@ -85,7 +85,7 @@ class Agent(Generic[InputT, OutputT]):
 
     @cached_property
     def types(self) -> AgentTypes:
-        """What the annotations of its function say of its input and its output."""
+        """Return what the annotations of its function say of its input and its output."""
         return _types_of(self.run)
 
     @property

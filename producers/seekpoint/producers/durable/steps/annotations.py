@@ -102,7 +102,7 @@ def _result_type(function: Any, annotation: Any, names: Mapping[str, Any] | None
 
 
 class AgentTypes(NamedTuple):
-    """What the annotations of an agent's function say."""
+    """The types of an agent's input and output, from the annotations of its function."""
 
     input: ValueType | None
     output: ValueType | None
