@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 if TYPE_CHECKING:
     from seekpoint.console.web.data.board import ListQuery, ProcessList
     from seekpoint.console.web.data.board_poller import BoardPoller
@@ -87,8 +85,3 @@ class Streams:
     async def _wake(self) -> None:
         async with self._changed:
             self._changed.notify_all()
-
-
-def json_text(value: object) -> bytes:
-    """Return a value as JSON on one line."""
-    return msgspec.json.encode(value)
