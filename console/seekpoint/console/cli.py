@@ -209,10 +209,10 @@ def _main(arguments: list[str]) -> int:
     code = _run(arguments)
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # At exit the interpreter would flush the rest of the buffer again, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
+        return EXIT_BROKEN_PIPE if isinstance(error, BrokenPipeError) else code or report(error)
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -102,15 +103,18 @@ def test_ctrl_c_exits_with_130(shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
     assert (ran.code, ran.err) == (130, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
-def test_a_full_disk_is_an_error_without_a_bug_report() -> None:
-    """Of what goes to a file; exit code 1."""
+def test_a_full_disk_is_an_error_without_a_bug_report(unbuffered: str) -> None:
+    """Of what goes to a file, whenever it is written; exit code 1."""
     script = "import sys; from seekpoint.console.cli import main; sys.exit(main(['schema', 'check', '--json']))"
     with open("/dev/full", "w") as full:
         ran = subprocess.run(
-            [sys.executable, "-c", script], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
+            [sys.executable, "-c", script], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
     assert (ran.returncode, "cannot write: " in ran.stderr, "report" in ran.stderr) == (1, True, False), ran.stderr
+    assert ran.stderr.count("\n") == 1
 
 
 def test_a_closed_pipe_exits_with_141_and_prints_nothing() -> None:
