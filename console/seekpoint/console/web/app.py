@@ -18,6 +18,7 @@ from seekpoint.console.web.auth.guard import Guard
 from seekpoint.console.web.auth.identity import Identity, Role
 from seekpoint.console.web.auth.tokens import TokenFile
 from seekpoint.console.web.data.board_poller import BoardPoller
+from seekpoint.console.web.data.histories import Histories
 from seekpoint.console.web.data.streams import Streams
 from seekpoint.console.web.dispatch import json_response, no_such_page, operation_route, page_route
 from seekpoint.console.web.failures import Failure
@@ -65,6 +66,7 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
         version=version("seekpoint"),
         board=board,
         streams=Streams(board),
+        histories=Histories(target),
         threads=threads,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-__all__ = ["amount", "moment", "short_error", "short_time", "span_text", "status_class"]
+__all__ = ["amount", "call_class", "moment", "short_error", "short_time", "span_text", "status_class"]
 
 _STATUS_CLASSES = {
     "failed": "bad", "degraded": "bad", "running": "good", "starting": "good", "finished": "done", "stopped": "done",
@@ -81,3 +81,15 @@ def short_error(text: str) -> str:
 def status_class(status: str) -> str:
     """Return the class of CSS for a lifecycle."""
     return _STATUS_CLASSES.get(status, "quiet")
+
+
+def call_class(status: str) -> str:
+    """Return the class of CSS for the status of a call or the outcome of an attempt."""
+    return _CALL_CLASSES.get(status, "quiet")
+
+
+_CALL_CLASSES = {
+    "failed": "bad", "stuck": "bad", "unknown": "bad", "timed_out": "bad", "denied": "bad",
+    "succeeded": "good", "inherited": "good", "approved": "good", "done": "good",
+    "started": "wait", "pending": "wait", "retry": "wait", "revoked": "done",
+}  # fmt: skip

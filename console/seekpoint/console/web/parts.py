@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from seekpoint.console.services.target import CommandTarget
     from seekpoint.console.web.auth.authentication import Authentication
     from seekpoint.console.web.data.board_poller import BoardPoller
+    from seekpoint.console.web.data.histories import Histories
     from seekpoint.console.web.data.streams import Streams
     from seekpoint.console.web.rendering import Templates
     from seekpoint.console.web.static_bundle import StaticBundle
@@ -33,6 +34,7 @@ class ConsoleParts:
     bundle: StaticBundle
     board: BoardPoller
     streams: Streams
+    histories: Histories
     threads: ThreadPoolExecutor
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:

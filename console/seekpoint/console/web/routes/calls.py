@@ -1,0 +1,176 @@
+"""The tab **Calls** of a process, and one call whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from seekpoint.console.web.declarations import Operation, Page, Visit
+from seekpoint.console.web.failures import BadRequest
+from seekpoint.console.web.formats import moment, span_text
+from seekpoint.console.web.json_texts import json_lines, short_json
+from seekpoint.console.web.routes.process import ProcessQuery, tab_page
+from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.values.process_ids import named_process_key
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from seekpoint.producers.durable.replay.call_records import CallRecord
+
+__all__ = ["OPERATIONS", "PAGES", "call_summary", "error_text"]
+
+
+class CallsQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A page of the calls of a process, in the order in which they began."""
+
+    first: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+    """The number of calls before the page."""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 200
+
+
+class CallSummary(FrozenStruct, frozen=True, kw_only=True):
+    """A call, with the beginning of its input and its output."""
+
+    number: int
+    """Its place among the calls of the process, from 0."""
+    key: str
+    kind: str
+    name: str
+    seq: int
+    turn: int | None
+    status: str
+    note: str | None
+    """``inherited``, ``promoted`` or ``answered``: another process gave the call or its answer."""
+    attempts: int
+    started_at_us: int
+    duration_us: int | None
+    usage: Any
+    cost_usd: str | None
+    input: str
+    output: str
+    error: str | None
+
+
+class CallsAnswer(FrozenStruct, frozen=True, kw_only=True):
+    """A page of calls."""
+
+    process_id: str
+    total: int
+    cost_usd: str | None
+    """Of all calls."""
+    calls: list[CallSummary]
+    next: int | None
+    """``first`` of the next page."""
+
+
+class CallQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One call."""
+
+    number: Annotated[int, Meta(ge=0, le=10_000_000)]
+
+
+class CallAnswer(FrozenStruct, frozen=True, kw_only=True):
+    """A call, as ``seekpoint steps --json`` has it."""
+
+    process_id: str
+    number: int
+    call: dict[str, Any]
+
+
+async def list_calls(visit: Visit, query: CallsQuery) -> CallsAnswer:
+    """Return a page of calls."""
+    from seekpoint.producers.durable.replay.call_records import total_cost
+
+    calls = await _calls(visit, query.id)
+    chosen = calls[query.first : query.first + query.limit]
+    after = query.first + query.limit
+    return CallsAnswer(
+        process_id=query.id, total=len(calls), cost_usd=total_cost(calls),
+        calls=[call_summary(number, one) for number, one in enumerate(chosen, query.first)],
+        next=after if after < len(calls) else None,
+    )  # fmt: skip
+
+
+async def get_call(visit: Visit, query: CallQuery) -> CallAnswer:
+    """Return one call whole."""
+    calls = await _calls(visit, query.id)
+    if query.number >= len(calls):
+        message = f"the code of {query.id} has made {len(calls):,} calls, and none with the number {query.number}"
+        raise BadRequest(404, "NoSuchCall", message, "calls are numbered from 0; /api/calls lists them")
+    return CallAnswer(process_id=query.id, number=query.number, call=calls[query.number].to_dict())
+
+
+async def show_calls(visit: Visit, query: CallsQuery) -> Response:
+    """Show a page of calls."""
+    found = await list_calls(visit, query)
+    return await tab_page(visit, "process_calls.html", query.id, query=query, found=found)
+
+
+async def show_call(visit: Visit, query: CallQuery) -> Response:
+    """Show one call whole. A script of the tab puts its ``#whole`` below the call's row."""
+    found = await get_call(visit, query)
+    call = dict(found.call)
+    whole = {name: json_lines(call.pop(name)) for name in ("input", "output", "error")}
+    attempts = call.pop("attempts")
+    facts = [_fact(name, value) for name, value in call.items() if value is not None]
+    return await tab_page(
+        visit, "process_call.html", query.id, number=query.number, facts=facts, attempts=attempts, whole=whole
+    )
+
+
+def _fact(name: str, value: Any) -> tuple[str, str]:
+    """Return a fact of a call for people: times as times, and its name in words."""
+    if name == "duration_us":
+        return "took", span_text(value)
+    if name.endswith("_us") and isinstance(value, int):
+        return name.removesuffix("_us").removesuffix("_at"), moment(value)
+    return name.replace("_", " "), short_json(value, 2_000)
+
+
+async def _calls(visit: Visit, process_id: str) -> list[CallRecord]:
+    named_process_key(process_id)
+    return await visit.parts.in_thread(lambda: visit.parts.histories.of(process_id).calls())
+
+
+def call_summary(number: int, call: CallRecord) -> CallSummary:
+    """Return a call with the beginning of what it was asked and what it answered."""
+    facts = call.to_dict()
+    error = facts["error"]
+    return CallSummary(
+        number=number, key=call.key, kind=call.kind, name=call.name, seq=call.seq, turn=facts["turn"],
+        status=call.status, note=_note(call), attempts=len(call.attempts), started_at_us=facts["started_at_us"],
+        duration_us=facts["duration_us"], usage=facts["usage"], cost_usd=facts["cost_usd"],
+        input=short_json(call.input), output=short_json(call.output),
+        error=None if error is None else error_text(error),
+    )  # fmt: skip
+
+
+def error_text(error: dict[str, Any]) -> str:
+    """Return an error as ``seekpoint run`` prints it: its type and message, shortened."""
+    text = f"{error['type'].rpartition(':')[2]}: {error['message']}"
+    return text if len(text) <= 500 else f"{text[:500]}…"
+
+
+def _note(call: CallRecord) -> str | None:
+    for fact, word in (("answered_by", "answered"), ("promoted_from", "promoted"), ("inherited_from", "inherited")):
+        if fact in call.facts:
+            return word
+    return None
+
+
+PAGES = (
+    Page(path="/calls", show=show_calls, query=CallsQuery, tab="Calls"),
+    Page(path="/call", show=show_call, query=CallQuery),
+)
+OPERATIONS = (
+    Operation(
+        path="/api/calls", summary="List the calls of a process's code.", call=list_calls, query=CallsQuery,
+        answer=CallsAnswer, raises=(404, 409, 410),
+    ),
+    Operation(
+        path="/api/call", summary="Return one call with its whole input and output.", call=get_call, query=CallQuery,
+        answer=CallAnswer, raises=(404, 409, 410),
+    ),
+)  # fmt: skip

@@ -1,0 +1,148 @@
+"""The tab of a process's calls, in a real browser and through the API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from browsers import Browser
+from consoles import Served, file_settings, serving
+from entry_examples import own
+from seekpoint.console.cli import main
+from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.web.data.histories import Histories
+from seekpoint.schemas import bodies as b
+from written_journals import HOSTILE, a_case, many_steps, write_entries
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a journal with one case and a longer run. Tests only look at it."""
+    settings = file_settings(tmp_path_factory.mktemp("calls"))
+    write_entries(settings, [*a_case(), *many_steps("long", 502)])
+    return f"sqlite:///{settings.sqlite_path}"
+
+
+@pytest.fixture
+def served(journal: str) -> Iterator[Served]:
+    """A console on the journal."""
+    with closing(CommandTarget(None, None, None, journal)) as target, serving(target) as found:
+        yield found
+
+
+def test_the_calls_are_those_of_the_command(served: Served, journal: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One call of the API returns a call exactly as ``seekpoint steps --json`` has it."""
+    assert main(["steps", "case-17", "--journal-url", journal, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["calls"]
+    with served.client() as client:
+        listed = client.get("/api/calls?id=case-17").json()
+        whole = [client.get(f"/api/call?id=case-17&number={one['number']}").json()["call"] for one in listed["calls"]]
+    assert whole == told
+    assert [one["key"] for one in listed["calls"]] == [one["key"] for one in told]
+    assert (listed["total"], listed["cost_usd"], listed["next"]) == (6, "0.0125", None)
+
+
+def test_a_row_says_what_a_call_was(browser: Browser, served: Served) -> None:
+    """Status, attempts, time, cost and usage; of a failed call the error; and what it was asked."""
+    browser.open(f"{served.url}/calls?id=case-17")
+    rows = {row.text.split()[0]: row.text for row in browser.all("#calls tbody tr")}
+    assert "6 calls · 0.0125 USD" in browser.text(".source")
+    assert "decision succeeded 1" in rows["plan:1"]
+    assert "200 ms 0.0125 input_tokens 120, output_tokens 30" in rows["plan:1"]
+    assert "step succeeded 2" in rows["~1.1/price:1"]
+    assert "failed" in rows["charge:1"]
+    assert "NoRoom: <script>" in rows["charge:1"]
+    assert "approved" in rows["refund:1"]
+
+
+def test_enter_shows_a_call_whole(browser: Browser, served: Served) -> None:
+    """Below its row, with each attempt; Enter again folds it. Without scripts the link is a page of its own."""
+    browser.open(f"{served.url}/calls?id=case-17")
+    for _ in range(3):
+        browser.press("j")
+    browser.press(Keys.ENTER)
+    browser.until(lambda: "attempt 2" in browser.text("tr.detail"))
+    assert "Busy: try later" in browser.text("tr.detail")
+    assert browser.one("tr.selected a").get_attribute("aria-expanded") == "true"
+    browser.press(Keys.ENTER)
+    browser.until(lambda: browser.all("tr.detail") == [])
+    browser.open(f"{served.url}/call?id=case-17&number=2")
+    assert "attempt 1: retry" in browser.text("#whole")
+
+
+def test_hostile_content_is_text(browser: Browser, served: Served) -> None:
+    """In the list, below a row and on the page of a call; what steers a terminal or the direction is made visible."""
+    for place in ("/calls?id=case-17", "/call?id=case-17&number=5"):
+        browser.open(f"{served.url}{place}")
+        for link in browser.all("[data-whole]"):
+            link.send_keys(Keys.ENTER)
+        browser.until(lambda: "reading…" not in browser.text())
+        assert "<script>window.canary=1</script>" in browser.text()
+        assert "\\u202egnp\\x1b[31m" in browser.text()
+        assert "\u202e" not in browser.text()
+        assert browser.script("return window.canary ?? null") is None
+        assert browser.all("main img, main script, a[href^=javascript]") == []
+
+
+def test_a_long_list_comes_in_pages(browser: Browser, served: Served) -> None:
+    """Each call is on exactly one page, and the links lead through all of them."""
+    browser.open(f"{served.url}/calls?id=long")
+    seen: list[str] = []
+    while True:
+        seen += [row.get_attribute("data-row") or "" for row in browser.all("#calls tbody tr")]
+        following = browser.all("a[rel=next]")
+        if not following:
+            break
+        following[0].click()
+        browser.arrive(f"first={len(seen)}")
+    assert seen == [str(number) for number in range(250)]
+    browser.one("a[rel=prev]").click()
+    browser.arrive("first=0")
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/api/calls?id=nobody", 404),
+        ("/api/calls?id=case-17&limit=501", 400),
+        ("/api/calls?id=case-17&first=-1", 400),
+        ("/api/call?id=case-17&number=6", 404),
+        ("/api/call?id=case-17", 400),
+    ],
+)
+def test_a_bad_address_is_explained(served: Served, address: str, status: int) -> None:
+    """By the page as by the API."""
+    with served.client() as client:
+        assert client.get(address).status_code == status
+        assert client.get(address.removeprefix("/api")).status_code == status
+
+
+def test_what_is_appended_shows(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The calls are read again after an entry was appended, and only then."""
+    settings = file_settings(tmp_path_factory.mktemp("grows"))
+    case = a_case()
+    write_entries(settings, case)
+    with closing(CommandTarget(None, None, None, f"sqlite:///{settings.sqlite_path}")) as target:
+        history = Histories(target).of("case-17")
+        before = history.calls()
+        assert history.calls() is before
+        write_entries(settings, many_steps("another", 12))
+        assert history.calls() is before
+        step = b.StepStarted("new:1", 6, "new", "7" * 32, "null", 1, "", case[-1].ts)
+        write_entries(settings, [own(17, step, epoch=2, claim_id=2)._replace(ts=case[-1].ts + 1)])
+        assert [one.key for one in history.calls()] == [*(one.key for one in before), "new:1"]
+
+
+def test_the_page_is_accessible(browser: Browser, served: Served, axe: str) -> None:
+    """axe-core finds nothing, in light and dark, with a call unfolded."""
+    for dark in (False, True):
+        browser.resize(1280, 800, dark=dark)
+        browser.open(f"{served.url}/calls?id=case-17")
+        browser.all("[data-whole]")[5].send_keys(Keys.ENTER)
+        browser.until(lambda: "attempt 1" in browser.text("tr.detail"))
+        assert browser.violations(axe) == []
+    assert HOSTILE not in browser.driver.current_url
