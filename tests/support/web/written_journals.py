@@ -22,9 +22,8 @@ __all__ = ["CASE_BEGAN_US", "HOSTILE", "HOUR_US", "a_case", "many_steps", "write
 
 CASE_BEGAN_US = 1_790_000_000_000_000
 HOUR_US = 3_600_000_000
-HOSTILE = (
-    "<script>window.canary=1</script><img src=x onerror='window.canary=2'>\u202egnp\x1b[31m [l](javascript:canary)"
-)
+_MARKUP = "<script>window.canary=1</script><img src=x onerror='window.canary=2'>"
+HOSTILE = f"{_MARKUP}\u202egnp\x1b[31m [l](javascript:window.canary=3)"
 
 
 def write_entries(settings: Settings, entries: Iterable[Entry]) -> None:
