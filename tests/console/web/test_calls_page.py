@@ -16,7 +16,7 @@ from seekpoint.console.cli import main
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.console.web.data.histories import Histories
 from seekpoint.schemas import bodies as b
-from written_journals import HOSTILE, a_case, many_steps, write_entries
+from written_journals import a_case, many_steps, write_entries
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_a_long_list_comes_in_pages(browser: Browser, served: Served) -> None:
     browser.open(f"{served.url}/calls?id=long")
     seen: list[str] = []
     while True:
-        seen += [row.get_attribute("data-row") or "" for row in browser.all("#calls tbody tr")]
+        seen += browser.script("return [...document.querySelectorAll('#calls tbody tr')].map((row) => row.dataset.row)")
         following = browser.all("a[rel=next]")
         if not following:
             break
@@ -138,10 +138,9 @@ def test_what_is_appended_shows(tmp_path_factory: pytest.TempPathFactory) -> Non
 
 def test_the_page_is_accessible(browser: Browser, served: Served, axe: str) -> None:
     """axe-core finds nothing, in light and dark, with a call unfolded."""
+    browser.open(f"{served.url}/calls?id=case-17")
+    browser.all("[data-whole]")[5].send_keys(Keys.ENTER)
+    browser.until(lambda: "attempt 1" in browser.text("tr.detail"))
     for dark in (False, True):
         browser.resize(1280, 800, dark=dark)
-        browser.open(f"{served.url}/calls?id=case-17")
-        browser.all("[data-whole]")[5].send_keys(Keys.ENTER)
-        browser.until(lambda: "attempt 1" in browser.text("tr.detail"))
         assert browser.violations(axe) == []
-    assert HOSTILE not in browser.driver.current_url

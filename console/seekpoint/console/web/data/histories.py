@@ -8,17 +8,23 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from seekpoint.console.web.data.process_index import ProcessIndex
+from seekpoint.console.web.data.timeline import Timeline, timeline_of
+from seekpoint.schemas.bodies import Claim
+from seekpoint.schemas.folding.fold import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.web.data.process_index import EntryMark
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.durable.replay.call_records import CallRecord
+    from seekpoint.schemas.bodies.entry import Entry
 
 __all__ = ["Histories", "ProcessHistory"]
 
 _PROCESSES_MAX = 4
+_COUNTS = frozenset({Verdict.APPLIED, Verdict.CLAIM_WON, Verdict.DELIVERED})
 _HOLE_MAX = 500
 """So many offsets of no interest are read on the way, rather than begin another read behind them."""
 
@@ -50,6 +56,7 @@ class ProcessHistory:
         self.index = ProcessIndex(target, process_id)
         self._lock = Lock()
         self._calls: tuple[tuple[int, int], list[CallRecord]] | None = None
+        self._timeline: tuple[list[CallRecord], Timeline] | None = None
 
     def calls(self) -> list[CallRecord]:
         """Return the calls as ``seekpoint steps`` has them. They are read again only after an entry was appended.
@@ -63,11 +70,31 @@ class ProcessHistory:
             marks = self.index.marks()
             version = len(marks), marks[-1].offset if marks else -1
             if self._calls is None or self._calls[0] != version:
-                found = calls_of(
-                    lambda name: entries_of(self._target, name), self.process_id, self._target.log.limits
-                )  # fmt: skip
-                self._calls = version, found
+
+                def read(name: str) -> list[Entry]:
+                    own = self._judged(marks) if name == self.process_id else None
+                    return entries_of(self._target, name) if own is None else own
+
+                self._calls = version, calls_of(read, self.process_id, self._target.log.limits)
             return self._calls[1]
+
+    def _judged(self, marks: Sequence[EntryMark]) -> list[Entry] | None:
+        """Return the valid entries by the verdicts of the index, so that the history is not folded once more.
+
+        None if the history does not begin with a claim that won: then ``entries_of`` says what is missing.
+        """
+        first = next((one for one in marks if one.seq is not None or one.kind == Claim.KIND), None)
+        if first is None or first.verdict is not Verdict.CLAIM_WON:
+            return None
+        return [one.entry for one in self.entries([mark.offset for mark in marks if mark.verdict in _COUNTS])]
+
+    def timeline(self) -> tuple[list[CallRecord], Timeline]:
+        """Return the calls, and the timeline whose rows refer to them. Raises as ``calls`` does."""
+        calls = self.calls()
+        kept = self._timeline
+        if kept is None or kept[0] is not calls:
+            kept = self._timeline = calls, timeline_of(calls, self.index.marks())
+        return kept
 
     def entries(self, offsets: Collection[int]) -> Iterator[Logged]:
         """Yield the entries at ascending offsets. An entry that was deleted meanwhile is left out."""
