@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,8 @@ def test_a_file_of_something_else_is_refused_and_left_alone(open_file: OpenFile,
     other.close()
     with pytest.raises(JournalMismatch, match="another program"):
         _ = open_file("other.db").manifest
-    assert sqlite3.connect(tmp_path / "other.db").execute("SELECT name FROM sqlite_schema").fetchall() == [("mine",)]
+    with closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        assert other.execute("SELECT name FROM sqlite_schema").fetchall() == [("mine",)]
     _ = open_file("fleet.db", journal="fleet").manifest
     with pytest.raises(JournalMismatch, match="holds the journal 'fleet'"):
         _ = open_file("fleet.db").manifest

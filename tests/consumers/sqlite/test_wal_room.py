@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,8 @@ def test_a_log_of_zeros_only_is_an_empty_one(open_file: OpenFile, tmp_path: Path
     connection.execute(f"VACUUM INTO '{left / 'runs.db'}'")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
-    sqlite3.connect(left / "runs.db").execute("PRAGMA journal_mode = WAL")
+    with closing(sqlite3.connect(left / "runs.db")) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
     (left / "runs.db-wal").write_bytes(bytes(100_000))
     log = SqliteLog(open_file("left/runs.db"), Settings())
     assert log.watermarks(0).high == 1

@@ -11,6 +11,7 @@ import importlib
 import os
 import pkgutil
 import select
+import shutil
 import signal
 import sys
 import sysconfig
@@ -36,6 +37,9 @@ import starlette.applications
 import typer
 import uvicorn
 
+shutil._use_fd_functions = False  # type: ignore[attr-defined]  # as on Windows
+if sys.version_info >= (3, 13):
+    os.process_cpu_count = os.cpu_count  # as on Windows; elsewhere it calls os.sched_getaffinity
 POSIX_MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
 POSIX_NAMES = {
     os: "O_CLOEXEC O_NOFOLLOW O_NONBLOCK WNOHANG chown fchmod fork forkpty getegid geteuid getgid getloadavg getpgid "
