@@ -1,7 +1,7 @@
 """Recovery on a warm node: by view, by checkpoint with 10, 1,000 and 10,000 foreign entries in the tail.
 
 At 10^3 and 10^5 entries of history (--full: 10^6 too): it must cost the same. Beside it, in the same run: a raw warm
-consumer that is assigned to the last ten entries and reads them.
+consumer that is assigned to the last ten entries and reads them. And a client that reads processes that do not exist.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.view.redis_view import RedisView
 from seekpoint.consumers.view.view_store import Pointer
+from seekpoint.producers import Client
 from seekpoint.schemas import Settings
 from seekpoint.schemas.bodies import Body, Claim, ContextUpdated
 from seekpoint.schemas.bodies.entry import Entry
@@ -51,6 +52,7 @@ def measure(table: Table, settings: Settings, history: int) -> None:
     fleet.write([fleet.claim("case")])
     fleet.write([fleet.entry("case", number, "k") for number in range(1, 101)])
     fleet.write_foreign(history - 101)
+    row(table, "unknown process, read by a client", history, asyncio.run(unknown(settings)), 3.0)
     with_view(table, fleet, history)
     for tail, bar in TAILS.items():
         fleet.write_foreign(tail - fleet.tail)
@@ -59,6 +61,17 @@ def measure(table: Table, settings: Settings, history: int) -> None:
         if tail == 10:
             table.row(what="raw consumer, assign + 10 entries", history=history, **spread(times(fleet.raw())))
     fleet.recovery.close()
+
+
+async def unknown(settings: Settings) -> list[float]:
+    """Milliseconds of a client's reads of processes that do not exist, once the client is warm."""
+    taken = []
+    async with Client.connect(settings) as client:
+        for number in range(WARM_UP + ROUNDS):
+            began = time.perf_counter()
+            await client.recover(f"unknown-{number}", missing_ok=True)
+            taken.append((time.perf_counter() - began) * 1000)
+    return taken[WARM_UP:]
 
 
 def with_view(table: Table, fleet: Fleet, history: int) -> None:

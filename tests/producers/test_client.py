@@ -292,21 +292,21 @@ async def test_a_look_that_began_earlier_is_not_shared(log: MemoryLog) -> None:
         return found
 
     async with Client.in_memory(log) as client:
-        tailer = client._runtime.tailer
+        reads = client._runtime.reads
         await client.submit("double", "case-1", 1)
-        [partition] = tailer._tails
+        [partition] = client._runtime.tailer._tails
         before = watermarks(partition).high
         log.watermarks = slow  # type: ignore[method-assign]
-        early = asyncio.ensure_future(tailer._end_by_now(partition))
+        early = asyncio.ensure_future(reads._extent_by_now(partition))
         while not looks:  # noqa: ASYNC110  # it is in a thread
             await asyncio.sleep(0.001)
         log.append(partition, b"case-1", b"anything")
-        late = asyncio.ensure_future(tailer._end_by_now(partition))
+        late = asyncio.ensure_future(reads._extent_by_now(partition))
         await asyncio.sleep(0.01)
         looks[0].set()
-        assert await early == before
+        assert (await early).high == before
         while len(looks) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         looks[1].set()
-        assert await late == before + 1
+        assert (await late).high == before + 1
         log.watermarks = watermarks  # type: ignore[method-assign]

@@ -45,7 +45,6 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
-from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.log.submissions import SubmissionRecord
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.clock import now_us
@@ -221,7 +220,7 @@ class Client(ControlCalls):
         ``LimitExceeded``, ``Refused``, ``AppendTimeout``.
         """
         name = _name_of(agent)
-        key = named_process_key(process_id)
+        named_process_key(process_id)
         check_ownable(process_id)
         await self.start()
         limits, code = self._runtime.reader.limits, agent if isinstance(agent, Agent) else None
@@ -231,23 +230,17 @@ class Client(ControlCalls):
             start_at_us=_start_us(start_at, delay), actor=actor, correlation_id=correlation_id, ts=now_us(),
         )  # fmt: skip
         check_submission(submission, self._runtime.reader)
-        if await self._is_submitted(process_id, key, asked):
+        if await self._is_submitted(process_id, asked):
             return SubmittedRun(self, process_id, asked, None)
         run: SubmittedRun = SubmittedRun(self, process_id, asked, RunFollower(self._runtime.processes, process_id))
         await send_submission(submission, self._runtime.reader, self._runtime.inbox, self._runtime.tracer)
         return run
 
-    async def _is_submitted(self, process_id: str, key: bytes, asked: AskedRun) -> bool:
+    async def _is_submitted(self, process_id: str, asked: AskedRun) -> bool:
         """Return whether the journal has the run already. Raises ``AgentMismatch`` if it has another one."""
-        tailer, partition = self._runtime.tailer, partition_of(key, self._runtime.reader.partitions)
-        with suppress(TimeoutError):  # the recovery tells what is wrong
-            async with asyncio.timeout(self.settings.confirm_timeout_s):
-                if await tailer.is_absent(partition, key):
-                    return False
-        found = await self._runtime.recover(process_id, missing_ok=True)
-        tailer.want_proof(tailer.tail_from(partition, found.report.log_end))
-        asked.refuse_other(process_id, found.state)
-        return found.state.run_identity is not None
+        state = (await self._runtime.recover(process_id, missing_ok=True)).state
+        asked.refuse_other(process_id, state)
+        return state.run_identity is not None
 
     @overload
     async def result(self, process_id: str, timeout: float | None = None) -> Any: ...

@@ -11,6 +11,7 @@ from seekpoint.consumers.recovery.process_history import Logged
 from seekpoint.consumers.recovery.threads import Threads
 from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.tail.followed_values import ValueFollower
+from seekpoint.producers.tail.process_reads import ProcessReads
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.tracing.tracing_setting import tracer_of
 from seekpoint.producers.writer.closing import Closing
@@ -39,6 +40,7 @@ class ClientRuntime:
         self.tracer = tracer_of(settings)
         self.externals = Externals(reader, self.threads, self.outbox, self.tracer)
         self.tailer = Tailer(reader, recovery.blocking, self.threads, settings)
+        self.reads = ProcessReads(reader, recovery, self.tailer, self.threads, settings.confirm_timeout_s)
         self.processes = ValueFollower(reader, recovery, self.tailer)
         self._closing = Closing(self._closing_steps)
         self._is_started = False
@@ -73,7 +75,9 @@ class ClientRuntime:
 
     async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
         """Return the state of a process as of now, or as of ``at_offset``."""
-        return await self.recovery.recover(process_id, missing_ok=missing_ok, at_offset=at_offset)
+        if at_offset is not None:
+            return await self.recovery.recover(process_id, missing_ok=missing_ok, at_offset=at_offset)
+        return await self.reads.recover(process_id, missing_ok=missing_ok)
 
     async def append_external(
         self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None
@@ -87,7 +91,7 @@ class ClientRuntime:
 
     def entries(self, process_id: str, *, kinds: Collection[str] | None = None) -> AsyncIterator[Logged]:
         """Yield the entries of a process in log order."""
-        return self.recovery.entries(process_id, kinds=kinds)
+        return self.reads.entries(process_id, kinds=kinds)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Run a blocking call in a thread."""

@@ -256,7 +256,10 @@ class Node(ControlCalls, HistoryCalls):
         must_be_current: bool = False,
     ) -> Recovered:
         """Return the state of a process, read only; see ``Recovery.recover``."""
-        return await self._runtime.recovery.recover(
+        runtime = self._runtime
+        if tier is None and at_seq is None and at_offset is None and at_time is None:
+            return await runtime.reads.recover(process_id, missing_ok=missing_ok, must_be_current=must_be_current)
+        return await runtime.recovery.recover(
             process_id, tier=tier, at_seq=at_seq, at_offset=at_offset, at_time=at_time, missing_ok=missing_ok,
             must_be_current=must_be_current,
         )  # fmt: skip
@@ -266,7 +269,7 @@ class Node(ControlCalls, HistoryCalls):
         limit: int | None = None, follow: bool = False,
     ) -> AsyncIterator[Logged]:  # fmt: skip
         """Yield the entries of a process in log order; see ``Recovery.entries``."""
-        return self._runtime.recovery.entries(process_id, from_seq=from_seq, kinds=kinds, limit=limit, follow=follow)
+        return self._runtime.reads.entries(process_id, from_seq=from_seq, kinds=kinds, limit=limit, follow=follow)
 
     async def request_recovery(
         self,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.recovery.threads import Threads
 from seekpoint.producers.claims.heartbeater import Heartbeater
+from seekpoint.producers.tail.process_reads import ProcessReads
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.tracing.tracing_setting import tracer_of
 from seekpoint.producers.writer.closing import Closing
@@ -71,6 +72,7 @@ class NodeRuntime:
         self.metrics = NodeMetrics()
         self.outbox = Outbox(writer, settings, self._on_failing, self._on_retired, self.metrics.append_s)
         self.tailer = Tailer(reader, recovery.blocking, self.threads, settings)
+        self.reads = ProcessReads(reader, recovery, self.tailer, self.threads, settings.confirm_timeout_s)
         self.confirmer = Confirmer(
             reader,
             self.threads,
@@ -170,11 +172,13 @@ class NodeRuntime:
     # --- the journal
     async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
         """Return the state of a process as of now, or as of ``at_offset``."""
-        return await self.recovery.recover(process_id, missing_ok=missing_ok, at_offset=at_offset)
+        if at_offset is not None:
+            return await self.recovery.recover(process_id, missing_ok=missing_ok, at_offset=at_offset)
+        return await self.reads.recover(process_id, missing_ok=missing_ok)
 
     def entries(self, process_id: str, *, kinds: Collection[str] | None = None) -> AsyncIterator[Logged]:
         """Yield the entries of a process in log order."""
-        return self.recovery.entries(process_id, kinds=kinds)
+        return self.reads.entries(process_id, kinds=kinds)
 
     async def history(self, process_id: str) -> list[Logged]:
         """Return all entries of a process in log order, from one read. Raises as ``entries`` does."""

@@ -202,7 +202,7 @@ async def test_a_rerun_reads_each_history_once(outside: Outside, monkeypatch: py
 async def proven_absent(node: Node, process_id: str) -> None:
     """Return once the node has proof that there is no such process."""
     async with asyncio.timeout(10):
-        while not await runtime_of(node).tailer.is_absent(0, process_id.encode()):  # noqa: ASYNC110  # a thread reads
+        while await runtime_of(node).reads._absence(process_id) is None:  # noqa: ASYNC110  # a thread reads
             await asyncio.sleep(0.01)
 
 

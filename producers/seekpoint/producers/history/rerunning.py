@@ -9,7 +9,6 @@ the requests name is the only thing in them that a rerun changes by itself.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +25,8 @@ from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import HandleLost, InvalidSetting, InvalidValue, Refused, Retryable
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.process_state import new_state
 from seekpoint.schemas.values.json_values import load
-from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -153,13 +149,7 @@ def _folded(runtime: NodeRuntime, entries: list[Logged]) -> tuple[ReadHistory, R
 
 async def _rerun_now(runtime: NodeRuntime, rerun_id: str) -> tuple[State, int]:
     """Return the state of the rerun, and an offset below which it has no entry."""
-    key = named_process_key(rerun_id)
-    partition = partition_of(key, runtime.reader.partitions)
-    with suppress(TimeoutError):  # the recovery tells what is wrong
-        async with asyncio.timeout(runtime.settings.confirm_timeout_s):
-            if await runtime.tailer.is_absent(partition, key):
-                return new_state(), runtime.tailer.tail_from(partition, 0).position
-    found = await runtime.recovery.recover(rerun_id, missing_ok=True)
+    found = await runtime.recover(rerun_id, missing_ok=True)
     return found.state, 0 if found.known else found.report.log_end
 
 

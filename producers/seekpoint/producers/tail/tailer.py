@@ -55,8 +55,6 @@ class Tailer:
         self._follower = Follower(reader, settings)
         self._tasks: set[asyncio.Task[None]] = set()
         self._direct_reads: set[int] = set()
-        self._ends: dict[int, asyncio.Task[int]] = {}
-        """By partition: the request for its end that is under way."""
         self._checked_at = 0.0
         self._is_quiet = False
         self._asked = asyncio.Event()
@@ -83,6 +81,11 @@ class Tailer:
         await asyncio.to_thread(self._follower.close)
         for tail in self._tails.values():
             tail.fail(_closed())
+
+    @property
+    def is_started(self) -> bool:
+        """True from ``start`` to ``close``."""
+        return self._loop is not None and not self._is_closed
 
     @property
     def is_idle(self) -> bool:
@@ -138,33 +141,6 @@ class Tailer:
         """Count one more (1) or one less (-1) caller that waits for any next record."""
         tail.watchers += watchers
         self._follower.hold(any(one.watchers for one in self._tails.values()))
-
-    async def is_absent(self, partition: int, key: bytes) -> bool:
-        """Return whether there is proof that no process has this key by now; False where that is not known."""
-        tail = self._tails.get(partition)
-        if tail is None or tail.absence.report(key, tail.position) is None:
-            return False
-        await self.wait_for(tail, await self._end_by_now(partition))
-        return tail.absence.report(key, tail.position) is not None
-
-    async def _end_by_now(self, partition: int) -> int:
-        """Return the partition's end, as it is at this call or later. Calls at the same time share one request."""
-        under_way = self._ends.get(partition)
-        if under_way is not None:
-            with suppress(Exception):  # its own callers get the error; it may have been answered before this call
-                await asyncio.shield(under_way)
-            following = self._ends.get(partition)
-            if following is not None and following is not under_way:
-                return await asyncio.shield(following)
-        request = self._ends[partition] = asyncio.ensure_future(self._asked_end(partition))
-        request.add_done_callback(lambda done: done.cancelled() or done.exception())  # no caller may be left to get it
-        return await asyncio.shield(request)
-
-    async def _asked_end(self, partition: int) -> int:
-        try:
-            return (await self._run(partial(self._reader.watermarks, partition))).high
-        finally:
-            del self._ends[partition]
 
     def want_proof(self, tail: PartitionTail) -> None:
         """Prove in the background which processes do not exist: those are then opened without a read."""
