@@ -14,8 +14,8 @@ from seekpoint.consumers.recovery.process_history import newest_entry
 from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer, open_gates, opened_us
 from seekpoint.producers.node import runtime_of
+from seekpoint.producers.opening import Opener
 from seekpoint.producers.process import durable_side
-from seekpoint.producers.tail.proven_absence import Absence
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Cancelled, GateNotOpen, ProcessFinished, Refused, UnknownProcess
@@ -284,6 +284,6 @@ async def test_an_id_that_is_presumed_to_be_absent_is_looked_for_before_it_is_re
     async with Node.in_memory(log) as node, node.open("q"):
         async with Node.in_memory(log) as other:
             await other.run(greeter, "p", "Ada")
-        absent = (await node.recover("nobody", missing_ok=True)).report
-        monkeypatch.setattr(Absence, "report", lambda *_: absent)
+        absent = await node.recover("nobody", missing_ok=True)
+        monkeypatch.setattr(Opener, "_presumed", staticmethod(lambda *_: absent))
         assert await node.run(greeter, "p", new=False) == "hello Ada"
