@@ -11,8 +11,10 @@ import pytest
 from browsers import Browser, axe_source, missing_browser
 from consoles import Served, file_settings, serving, work_on
 from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas.config.settings import Settings
+from waiting_processes import Caller
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +56,23 @@ def console(target: CommandTarget) -> Iterator[Served]:
     """A read-only console on this machine."""
     with serving(target) as served:
         yield served
+
+
+@pytest.fixture
+def acting(journal: Settings) -> Iterator[Served]:
+    """A console that may change the journal of the test."""
+    with (
+        closing(CommandTarget(None, None, None, journal.journal_url)) as found,
+        serving(found, ConsoleOptions(port=0, allow_changes=True)) as served,
+    ):
+        yield served
+
+
+@pytest.fixture
+def caller(acting: Served) -> Iterator[Caller]:
+    """A program that uses the API of this console."""
+    with Caller(acting) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from consoles import Served, serving
 from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.web.acting.actions import ActionRequest
 from seekpoint.console.web.auth.identity import Role
 from seekpoint.console.web.auth.tokens import TokenFile
 from seekpoint.console.web.declarations import NoQuery, Operation, Visit
@@ -101,6 +103,36 @@ def test_each_call_by_role(guarded: Served, tokens: dict[str, str], operation: O
             status = client.request(operation.method, path, json={}, headers=bearer(tokens[role.title])).status_code
             assert (status == 403) == (role < operation.role), (role, status)
             assert status != 401
+
+
+CHANGES = [one for one in (*OPERATIONS, CHANGE) if one.method != "GET"]
+
+
+def test_each_change_is_guarded(guarded: Served, target: CommandTarget, tokens: dict[str, str]) -> None:
+    """By the role, by the CSRF token of a browser's session, and by a read-only console."""
+    read_only = serving(target, ConsoleOptions(port=0), (*OPERATIONS, CHANGE))
+    with guarded.client() as client, read_only as served, served.client() as reader:
+        signed_in(client, tokens["admin"])
+        own, of_reader = {"X-CSRF-Token": csrf_of(client)}, {"X-CSRF-Token": csrf_of(reader)}
+        for operation in CHANGES:
+            assert operation.role >= Role.OPERATOR
+            for wrong in ({}, {"X-CSRF-Token": "wrong"}):
+                answer = client.post(operation.path, json={}, headers=wrong)
+                assert (answer.status_code, answer.json()["error"]["code"]) == (403, "CsrfTokenNeeded"), operation
+            assert client.post(operation.path, json={}, headers=own).json()["error"]["code"] == "BadBody", operation
+            answer = reader.post(operation.path, json={}, headers=of_reader)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "RoleNeeded"), operation
+
+
+@pytest.mark.parametrize("operation", [one for one in OPERATIONS if one.method != "GET"], ids=lambda one: one.path)
+def test_each_change_asks_for_a_reason(operation: Operation) -> None:
+    """One that says something, and its dry run comes first."""
+    assert operation.body is not None
+    assert issubclass(operation.body, ActionRequest)
+    document = msgspec.json.schema(operation.body)
+    described = document["$defs"][operation.body.__name__]
+    assert "reason" in described["required"]
+    assert described["properties"]["reason"]["pattern"] == r"\S"
 
 
 @pytest.mark.parametrize("path", sorted({page.path for page in PAGES}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,16 +12,31 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from consoles import Served
+from consoles import Served, serving
+from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.console.web.routes import OPERATIONS
 
 
+@pytest.fixture
+def open_console(target: CommandTarget) -> Iterator[tuple[Served, dict[str, str]]]:
+    """A console that changes the journal, and the headers that let a request do so."""
+    with (
+        serving(target, ConsoleOptions(port=0, allow_changes=True)) as served,
+        served.client() as client,
+    ):
+        page = client.get("/processes")
+        csrf = re.findall(r'name="csrf-token" content="([^"]+)"', page.text)[0]
+        yield served, {"X-CSRF-Token": csrf, "Cookie": page.headers["set-cookie"].partition(";")[0]}
+
+
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
-def test_no_request_is_a_server_error(console: Served, operation: Any) -> None:
+def test_no_request_is_a_server_error(open_console: tuple[Served, dict[str, str]], operation: Any) -> None:
     """Valid and invalid ones. Every answer has a status and a form that the document describes.
 
     Only one check is left out: a process id may have the form that the schema says, and still not be allowed.
     """
+    console, headers = open_console
     schema = schemathesis.openapi.from_url(f"{console.url}/api/openapi.json")
     described = schema[operation.path][operation.method]
     modes = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
@@ -31,7 +48,7 @@ def test_no_request_is_a_server_error(console: Served, operation: Any) -> None:
         suppress_health_check=[*HealthCheck],
     )  # fmt: skip
     def ask(case: Any) -> None:
-        answer = case.call(base_url=console.url)
+        answer = case.call(base_url=console.url, headers=headers)
         assert answer.status_code < 500, (case.as_curl_command(), answer.text)
         case.validate_response(answer, excluded_checks=[positive_data_acceptance])
 

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from seekpoint.console.web.acting.plans import PlanKeeper
 from seekpoint.console.web.auth.authentication import Authentication
 from seekpoint.console.web.auth.guard import Guard
 from seekpoint.console.web.auth.identity import Identity, Role
@@ -67,6 +68,7 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
         board=board,
         streams=Streams(board),
         histories=Histories(target),
+        plans=PlanKeeper(),
         threads=threads,
     )
 

@@ -51,10 +51,12 @@ class Failure(FrozenStruct, frozen=True, kw_only=True):
 class BadRequest(Exception):
     """A request that the console does not take, with its status."""
 
-    def __init__(self, status: int, code: str, message: str, advice: str = "") -> None:
+    def __init__(
+        self, status: int, code: str, message: str, advice: str = "", facts: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
-        self.answer = ApiError(code=code, message=message, advice=advice)
+        self.answer = ApiError(code=code, message=message, advice=advice, facts=facts or {})
 
 
 def failure_of(error: Exception, scrub: Callable[[str], str]) -> tuple[int, ApiError]:
@@ -63,7 +65,7 @@ def failure_of(error: Exception, scrub: Callable[[str], str]) -> tuple[int, ApiE
         return error.status, error.answer
     if isinstance(error, SeekpointError):
         facts = {name: plain_text(value, scrub) for name, value in error.facts.items()}
-        status = next(_STATUSES[base] for base in type(error).__mro__ if base in _STATUSES)
+        status = next((_STATUSES[base] for base in type(error).__mro__ if base in _STATUSES), 409)
         return status, ApiError(
             code=type(error).__name__, message=scrub(error.message), advice=scrub(error.hint), facts=facts
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.web.acting.plans import PlanKeeper
     from seekpoint.console.web.auth.authentication import Authentication
     from seekpoint.console.web.data.board_poller import BoardPoller
     from seekpoint.console.web.data.histories import Histories
@@ -35,6 +36,7 @@ class ConsoleParts:
     board: BoardPoller
     streams: Streams
     histories: Histories
+    plans: PlanKeeper
     threads: ThreadPoolExecutor
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:

@@ -10,11 +10,20 @@ import typer
 from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say, warn
 from seekpoint.console.render.progress import ReadingProgress, watched
 from seekpoint.console.render.tables import Column, emit_table
+from seekpoint.console.services.effect_facts import (
+    SETTLED,
+    an_effect,
+    effect_entries,
+    effect_facts,
+    effects_from_journal,
+    effects_of,
+    ordered_effects,
+    unresolved_effect,
+)
 from seekpoint.console.services.send_and_confirm import parse_json, send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers import Client
     from seekpoint.producers.durable.effects.effect_history import EffectHistory
     from seekpoint.schemas.state.calls import Call
@@ -24,7 +33,7 @@ from seekpoint.console.services.client_calls import with_client
 from seekpoint.console.services.options import ActorName, AsJson, OptionalProcessId, ProcessId, Reason, Wide
 from seekpoint.console.services.process_scan import states_of
 
-__all__ = ["effect_facts", "effects_of", "entry_facts"]
+__all__ = []
 
 _COLUMNS = (
     Column("process"),
@@ -34,9 +43,7 @@ _COLUMNS = (
     Column("owed"),
     Column("business key", wraps=True),
 )
-_SETTLED = ("succeeded", "failed", "revoked")
 _NOTHING = "no effect is in doubt"
-_KINDS = ("effect_intended", "effect_settled", "effect_verdict", "effect_revoked")
 
 EffectKey = Annotated[str, typer.Argument(metavar="KEY", help="The effect's key, as ls shows it.", show_default=False)]
 
@@ -69,24 +76,15 @@ def show(
 
     For turns that are over and for finished processes it is read from the journal.
     """
-    from seekpoint.consumers.recovery.process_history import history
-    from seekpoint.schemas import bodies as b
-
     state = target.recoverer.recover(process_id).state
     call: Call | None = state.calls.get(key)
     if call is None and (state.finished or state.turn):
-        call = _from_journal(target, process_id).get(key)
+        call = effects_from_journal(target, process_id).get(key)
         if call is not None:
             why = "the process is finished" if state.finished else "its turn is over"
             say(clean(f"{process_id}: {why}, its state no longer has {key}; read from the journal"))
-    facts = effect_facts(process_id, key, _an_effect(process_id, key, call), state)
-    entries = [
-        entry_facts(logged)
-        for batch in history(target.recoverer, process_id, kinds=_KINDS)
-        for logged in batch
-        if isinstance(body := logged.entry.body, b.EffectIntended | b.EffectSettled | b.EffectVerdict | b.EffectRevoked)
-        if body.key == key
-    ]
+    facts = effect_facts(process_id, key, an_effect(process_id, key, call), state)
+    entries = effect_entries(target, process_id, key)
     if json:
         emit_json({**facts, "entries": entries})
         return
@@ -118,7 +116,7 @@ def resolve(
         raise typer.BadParameter("give exactly one outcome", param_hint="--succeeded or --failed")
     output = None if succeeded is None else parse_json(succeeded, "--succeeded")
     state = target.recoverer.recover(process_id).state
-    facts = effect_facts(process_id, key, _unresolved(process_id, key, state), state)
+    facts = effect_facts(process_id, key, unresolved_effect(process_id, key, state), state)
     actor = by or user_name("--actor")
     outcome = "failed" if succeeded is None else "succeeded"
     reasons = ": ".join(part for part in (failed, reason) if part) or None
@@ -160,69 +158,16 @@ def revoke(
         say(clean(f"{process_id} {key}: {said}"))
 
 
-# --- facts ------------------------------------------------------------------------------------------------------------
-def effects_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:
-    """Yield the facts of each effect in the state, in the order they began."""
-    return _ordered(process_id, {key: call for key, call in state.calls.items() if call.kind == "effect"}, state)
-
-
-def _ordered(process_id: str, effects: dict[str, Call], state: State) -> Iterator[dict[str, Any]]:
-    for key, call in sorted(effects.items(), key=lambda one: one[1].seq):
-        yield effect_facts(process_id, key, call, state)
-
-
-def effect_facts(process_id: str, key: str, call: Call, state: State) -> dict[str, Any]:
-    """Return an effect as plain data: an object of ``seekpoint effects ls --json``."""
-    from seekpoint.schemas.state.calls import is_revoked
-
-    facts = call.facts
-    owed = next((one.status for one in state.owed if one.key == key), None)
-    return {
-        "process_id": process_id,
-        "key": key,
-        "status": "revoked" if is_revoked(call) else call.status,
-        "name": facts.get("name"),
-        "semantics": facts.get("semantics"),
-        "connector": facts.get("connector"),
-        "business_key": facts.get("business_key"),
-        "idempotency_key": facts.get("idempotency_key"),
-        "compensates": facts.get("compensates"),
-        "attempts": call.attempt,
-        "seq": state.entry_seq(call),
-        "output": None if call.output is None else _plain(call.output),
-        "error": None if call.error is None else _plain(call.error),
-        "owed": owed,
-    }
-
-
-def entry_facts(logged: Logged) -> dict[str, Any]:
-    """Return an entry about an effect, as plain data."""
-    from dataclasses import asdict
-
-    entry = logged.entry
-    body = {name: value for name, value in asdict(entry.body).items() if name in _SHOWN and value not in (None, "")}
-    return {"offset": logged.offset, "kind": entry.kind, "seq": entry.seq, "actor": entry.actor, **body}
-
-
-_SHOWN = ("attempt", "outcome", "settled_by", "arguments", "output", "error", "reason", "idempotency_key")
-
-
 def _row(facts: dict[str, Any]) -> list[object]:
     names = ("process_id", "key", "status", "semantics", "connector", "attempts", "owed", "business_key")
     return ["-" if facts[name] is None else facts[name] for name in names]
-
-
-def _plain(text: str) -> Any:
-    import orjson
-
-    return orjson.loads(text)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def _unsettled(target: CommandTarget, process_id: str | None) -> Iterator[dict[str, Any]]:
     for name, state in states_of(target, process_id):
         for facts in () if state.finished else effects_of(name, state):
-            if facts["status"] not in _SETTLED or facts["owed"]:
+            if facts["status"] not in SETTLED or facts["owed"]:
                 yield facts
 
 
@@ -250,7 +195,7 @@ def _every_effect(target: CommandTarget, process_id: str | None) -> Iterator[dic
                 yield from effects_of(name, states.pop(name).state)
             continue
         for name, history in _histories(target, partition, marks.high).items():
-            yield from _ordered(name, history.effects, history.state)
+            yield from ordered_effects(name, history.effects, history.state)
 
 
 def _histories(target: CommandTarget, partition: int, stop: int) -> dict[str, EffectHistory]:
@@ -273,44 +218,7 @@ def _all_effects(target: CommandTarget, process_id: str, state: State) -> Iterat
     from seekpoint.schemas.errors import JournalGap
 
     try:
-        return _ordered(process_id, _from_journal(target, process_id), state)
+        return ordered_effects(process_id, effects_from_journal(target, process_id), state)
     except JournalGap as exc:
         warn(f"{process_id}: only effects in its state: {exc}")
         return effects_of(process_id, state)
-
-
-def _from_journal(target: CommandTarget, process_id: str) -> dict[str, Call]:
-    """Return every effect of the process. Raises ``JournalGap`` if the beginning of its history was trimmed."""
-    from seekpoint.consumers.recovery.process_history import history
-    from seekpoint.producers.durable.effects.effect_history import effects_in
-
-    logged = (one for batch in history(target.recoverer, process_id) for one in batch)
-    return effects_in(logged, target.log.limits)
-
-
-def _an_effect(process_id: str, key: str, call: Call | None) -> Call:
-    from seekpoint.schemas.errors import SeekpointError
-
-    if call is None or call.kind != "effect":
-        raise SeekpointError(
-            "the process has no such effect", process_id=process_id, key=key,
-            hint=f"list its effects: seekpoint effects ls {process_id} --all",
-        )  # fmt: skip
-    return call
-
-
-def _unresolved(process_id: str, key: str, state: State) -> Call:
-    from seekpoint.schemas.errors import ProcessFinished, Refused
-
-    if state.finished:
-        raise ProcessFinished(
-            "the process is finished: its effects cannot be settled any more", process_id=process_id, key=key,
-            hint=f"see its outcome: seekpoint effects show {process_id} {key}",
-        )  # fmt: skip
-    call = _an_effect(process_id, key, state.calls.get(key))
-    if call.status in _SETTLED:
-        raise Refused(
-            f"the effect is settled: {call.status}", process_id=process_id, key=key,
-            hint="a settled effect is never settled again",
-        )  # fmt: skip
-    return call
