@@ -69,15 +69,19 @@ class Authentication:
         return None if identity is None else new_session(time.time(), identity.name, identity.proof)
 
     def keep(self, response: Response, session: Session) -> None:
-        """Send the cookie of ``session``. Neither scripts nor requests from other sites can use it."""
+        """Send the cookie of ``session``. Scripts cannot read it.
+
+        Of what other sites make a browser send, only a link to a page has it (``lax``). Pages change nothing, and every
+        change needs the CSRF token.
+        """
         response.set_cookie(
-            self._cookie_name, self.signer.cookie(session), httponly=True, samesite="strict", secure=self._is_secure,
+            self._cookie_name, self.signer.cookie(session), httponly=True, samesite="lax", secure=self._is_secure,
             path="/", max_age=max(0, session.expires_at - int(time.time())),
         )  # fmt: skip
 
     def forget(self, response: Response) -> None:
         """Remove the cookie."""
-        response.delete_cookie(self._cookie_name, httponly=True, samesite="strict", secure=self._is_secure, path="/")
+        response.delete_cookie(self._cookie_name, httponly=True, samesite="lax", secure=self._is_secure, path="/")
 
     def _signed_in(self, session: Session) -> Identity | None:
         if session.name is None:
