@@ -13,6 +13,7 @@ import typer
 
 from seekpoint.console.render.output import announce, clean, counted, warn
 from seekpoint.console.services.import_path import import_object
+from seekpoint.console.services.node_facts import DISPATCHER_PREFIX
 from seekpoint.console.services.termination import on_stop
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.producers import Connector, Connectors, Dispatcher, Node
@@ -76,7 +77,7 @@ class DispatcherService:
 
     def __init__(self, settings: Settings, known: Connectors, grace_s: float) -> None:
         # Under the name of a running node its heartbeat would release the processes of that node.
-        self._settings = replace(settings, node_id=f"dispatcher-{uuid4().hex[:12]}")
+        self._settings = replace(settings, node_id=f"{DISPATCHER_PREFIX}{uuid4().hex[:12]}")
         self._known = known
         self._grace_s = grace_s
         self._stop = asyncio.Event()

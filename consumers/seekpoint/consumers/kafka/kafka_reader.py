@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from seekpoint.consumers.kafka.compacted_tables import KafkaTable, newest_of
 from seekpoint.consumers.kafka.kafka_checkpoints import KafkaCheckpoints
@@ -24,6 +25,9 @@ from seekpoint.schemas.errors import JournalMismatch, LogTruncated
 from seekpoint.schemas.log.log_ports import Batch, Extent, Record, Watermarks
 from seekpoint.schemas.log.manifest import MANIFEST_KEY, Manifest, newest_schemas, writer_schemas
 from seekpoint.schemas.wire.codec import Codec
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.log_reading.group_members import GroupMember
 
 __all__ = ["KafkaReader"]
 
@@ -169,6 +173,12 @@ class KafkaReader:
         """Return the compacted topic ``NAME.name``. It caches values: ``items()`` reads only newer records."""
         with self._lock:
             return self._tables.setdefault(name, KafkaTable(self, name))
+
+    def group_members(self) -> list[GroupMember]:
+        """Return the members of the journal's consumer groups. Raises ``JournalUnavailable``."""
+        from seekpoint.consumers.kafka.kafka_members import group_members
+
+        return group_members(self.settings, self._pool)
 
     def checkpoints(self) -> KafkaCheckpoints:
         """Return the reader of the checkpoints, which uses the same consumers."""

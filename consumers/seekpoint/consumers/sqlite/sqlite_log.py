@@ -24,6 +24,7 @@ from seekpoint.schemas.log.manifest import Manifest, newest_schemas, writer_sche
 from seekpoint.schemas.wire.codec import Codec
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.log_reading.group_members import GroupMember
     from seekpoint.consumers.sqlite.sqlite_checkpoints import SqliteCheckpoints
 
 __all__ = ["SqliteLog", "SqliteTable"]
@@ -71,6 +72,12 @@ class SqliteLog:
         """The decoder of the journal's entries, for every writer schema."""
         schemas = self.table("schemas")
         return Codec(self.limits, writer_schemas(schemas.items()), lambda: newest_schemas(schemas.items()))
+
+    def group_members(self) -> list[GroupMember]:
+        """Return the programs that share the file's partitions."""
+        from seekpoint.consumers.sqlite.sqlite_team import team_members
+
+        return team_members(self.file)
 
     def inbox(self) -> SqliteLog:
         """Return the log of submissions in the same file."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import msgspec
@@ -18,7 +19,10 @@ from seekpoint.consumers.heartbeats.host import HostProcess, has_died, this_proc
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Membership", "SqliteTeamMember", "shared_out"]
+if TYPE_CHECKING:
+    from seekpoint.consumers.log_reading.group_members import GroupMember
+
+__all__ = ["Membership", "SqliteTeamMember", "shared_out", "team_members"]
 
 _SILENCE_S = 6.0
 _BEAT_S = 1.0
@@ -100,6 +104,35 @@ class SqliteTeamMember:
             for one, beats in others.items()
         }
         return {one for one, (_, since_s) in self._seen.items() if now_s - since_s > _SILENCE_S}
+
+
+def team_members(file: SqliteFile) -> list[GroupMember]:
+    """Return the members of all teams of a file. One whose program has ended on this machine is left out.
+
+    One that is silent stays until another member of its team looks.
+    """
+    from seekpoint.consumers.log_reading.group_members import GroupMember
+
+    with file.reading() as connection:
+        members = connection.execute("SELECT id, team, process FROM members ORDER BY team, id").fetchall()
+        rows = connection.execute("SELECT team, partition, member FROM assignments ORDER BY partition").fetchall()
+    return [
+        GroupMember(
+            role="projector" if team == "projectors" else "worker",
+            group=team,
+            member=member,
+            host=_place(process),
+            partitions=tuple(partition for name, partition, holder in rows if (name, holder) == (team, member)),
+        )
+        for member, team, process in members
+        if not _has_died(process)
+    ]
+
+
+def _place(process: str) -> str:
+    """Return the host and the number of a program, as far as it is known."""
+    found = msgspec.json.decode(process, type=HostProcess | None)
+    return "" if found is None else f"{found.host.partition(' ')[0]}, pid {found.pid}"
 
 
 def shared_out(before: dict[int, str], members: Collection[str], partitions: int) -> dict[int, str]:

@@ -194,11 +194,11 @@ def test_lag_is_what_the_view_has_not_applied(kept: Settings, shell: Shell, monk
     monkeypatch.setenv("SEEKPOINT_REDIS_URL", "none")
     found = lag(shell)
     assert found["behind"] is None
-    assert found["partitions"][partition] == now | {
-        "applied": None,
-        "behind": None,
-        "problem": "the settings name no Redis",
-    }
+    without = {"applied": None, "behind": None, "behind_s": None, "problem": "the settings name no Redis"}
+    later = found["partitions"][partition]
+    assert later == now | without | {"unsaved_s": later["unsaved_s"]}
+    assert later["unsaved_s"] > now["unsaved_s"] > 0
+    assert now["behind_s"] == now["unsaved_s"]
 
 
 def test_a_journal_without_view_and_checkpoints_has_no_fault(

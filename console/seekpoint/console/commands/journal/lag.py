@@ -20,6 +20,7 @@ _COLUMNS = (
     Column("partition", right=True),
     *(Column(title, right=True, wide=True) for title in ("log start", "log end", "applied", "floor")),
     *(Column(title, right=True) for title in ("behind", "unsaved")),
+    *(Column(title, right=True, wide=True) for title in ("behind s", "unsaved s")),
     Column("view", wraps=True),
 )
 
@@ -37,4 +38,6 @@ def lag(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> None
 
 def _row(one: PartitionLag) -> list[object]:
     numbers = (one.log_start, one.log_end, one.applied, one.floor, one.behind, one.unsaved)
-    return [one.partition, *("-" if number is None else number for number in numbers), one.problem or "ok"]
+    shown = ["-" if number is None else number for number in numbers]
+    ages = ["-" if age_s is None else f"{age_s:.1f}" for age_s in (one.behind_s, one.unsaved_s)]
+    return [one.partition, *shown, *ages, one.problem or "ok"]

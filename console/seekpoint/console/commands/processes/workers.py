@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from msgspec import to_builtins
 
 from seekpoint.console.render.output import emit_json_list, say
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.options import AsJson, Wide
 from seekpoint.console.services.target import CommandTarget
-
-if TYPE_CHECKING:
-    from seekpoint.consumers.heartbeats.heartbeat import Heartbeat
 
 __all__ = ["workers"]
 
@@ -29,38 +28,19 @@ def workers(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> 
     whether its heartbeat still moves: ``seekpoint doctor``.
     """
     target.reachable()
-    found = list(_rows(target))
+    found = list(_facts(target))
     if json:
         emit_json_list({"journal": target.settings.journal}, "workers", found)
     elif not emit_table(_COLUMNS, map(_row, found), wide=wide):
         say("no worker runs: seekpoint worker MODULE")
 
 
-def _rows(target: CommandTarget) -> Iterator[dict[str, Any]]:
+def _facts(target: CommandTarget) -> Iterator[dict[str, Any]]:
+    from seekpoint.console.services.node_facts import worker_facts
     from seekpoint.consumers.heartbeats.heartbeat import from_records
 
-    for _, heartbeat in sorted(from_records(target.log.table("nodes").items()).items()):
-        worker = heartbeat.worker
-        if worker is not None:
-            yield {
-                "node_id": heartbeat.node_id,
-                "group": worker.group,
-                "agents": list(worker.agents),
-                "partitions": list(worker.partitions),
-                "running": worker.running,
-                "ready": worker.ready,
-                "waiting": worker.waiting,
-                "state": _state(heartbeat),
-            }
-
-
-def _state(heartbeat: Heartbeat) -> str:
-    from seekpoint.consumers.heartbeats.host import has_died
-
-    if has_died(heartbeat.process):
-        return "dead"
-    assert heartbeat.worker is not None
-    return "draining" if heartbeat.worker.draining else "working"
+    for one in worker_facts(from_records(target.log.table("nodes").items()).values()):
+        yield to_builtins(one)
 
 
 def _row(facts: dict[str, Any]) -> list[object]:
