@@ -112,6 +112,7 @@ class HistoryCalls:
         reason: str | None = None,
         actor: str | None = None,
         take_over: bool = False,
+        expected_seq: int | None = None,
         dry_run: bool = False,
     ) -> RewindPlan:
         """Make a process's content what it was at an earlier moment, and release it: its next run goes on from there.
@@ -120,7 +121,8 @@ class HistoryCalls:
         conversation; ``summarize`` restores nothing and adds ``note`` as a system message. ``answers`` gives calls
         other answers, by key; without ``to`` it goes back to the end of that call. Effects stay, and none is called
         again: they answer equal requests. If effects followed an answer that is replaced, ``effects`` says whether they
-        ``keep`` standing or are to ``compensate`` first. ``dry_run`` only returns the plan. The history stays.
+        ``keep`` standing or are to ``compensate`` first. ``dry_run`` only returns the plan. With the plan's ``seq`` as
+        ``expected_seq``, a process that went on since is not rewound. The history stays.
 
         Raises ``UnknownProcess``, ``ProcessFinished``, ``Refused``, ``EffectsStand``, ``EffectUnknown``,
         ``EffectFailed``, ``LimitExceeded``, ``JournalGap``, and what ``open`` raises.
@@ -130,7 +132,7 @@ class HistoryCalls:
 
         request = RewindRequest(
             process_id=process_id, to=None if to is None else HistoryPoint.of(to), mode=mode, answers=answers or {},
-            effects=effects, note=note, reason=reason, actor=actor, take_over=take_over,
+            effects=effects, note=note, reason=reason, actor=actor, take_over=take_over, expected_seq=expected_seq,
         )  # fmt: skip
         return await (plan_rewind(self._runtime, request) if dry_run else rewind(self._runtime, self._opener, request))
 

@@ -13,6 +13,7 @@ from consoles import Served, file_settings, serving, work_on
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.console.web.app import make_parts
 from seekpoint.console.web.data.board import ListQuery
+from seekpoint.console.web.data.log_source import LogSource
 from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.console.web.routes.processes import list_renderer
 from seekpoint.producers import Node
@@ -115,6 +116,19 @@ def test_the_list_is_live(browser: Browser, tmp_path_factory: pytest.TempPathFac
         assert browser.text("#connection") == ""
     browser.driver.get("about:blank")
     browser.problems()
+
+
+def test_a_process_may_change_again_and_again(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is read from the log is read on from where it was, at each change."""
+    settings = file_settings(tmp_path_factory.mktemp("again"))
+    work_on(settings, lambda node: _update(node, "one"))
+    target = CommandTarget(None, None, None, settings.journal_url)
+    source = LogSource(target)
+    before = source.load()["one"].seq
+    for change in (1, 2, 3):
+        work_on(settings, lambda node: _update(node, "one"))
+        assert source.changed()["one"].seq > before + change - 1
+    target.close()
 
 
 async def _update(node: Node, process_id: str) -> None:

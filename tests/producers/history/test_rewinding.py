@@ -286,3 +286,18 @@ async def test_an_effect_that_was_open_at_the_moment_has_the_outcome_that_it_got
         assert (await node.recover("p")).state.calls["1/pay:1"].status == "succeeded"
         await node.run(turning, "p")
         assert done["paid"] == 2  # once in each turn
+
+
+async def test_a_process_that_went_on_is_not_rewound(log: MemoryLog) -> None:
+    """Who looked at a plan goes back from what it showed, or not at all."""
+    async with Node.in_memory(log) as node:
+        await broken(node)
+        plan = await node.rewind("p", HistoryPoint.after("triage:1"), dry_run=True)
+        async with node.open("p") as process:
+            await process.update("x", 1)
+        with pytest.raises(Refused, match="the process went on, nothing was rewound"):
+            await node.rewind("p", plan.to_seq, expected_seq=plan.seq)
+        now = (await node.recover("p")).state
+        assert ("close:1" in now.calls, now.owner) == (True, None)
+        again = await node.rewind("p", plan.to_seq, expected_seq=now.seq)
+        assert (again.to_seq, again.seq) == (plan.to_seq, now.seq)

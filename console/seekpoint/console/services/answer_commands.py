@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.console.render.gate_rows import prompt_text
 from seekpoint.console.render.output import clean, emit_json, say
 from seekpoint.console.render.similar_ids import with_similar_ids
+from seekpoint.console.services.control_checks import refuse_finished
 from seekpoint.console.services.options import ActorName, AsJson, GateName, InAdvance, ProcessId, Reason
 from seekpoint.console.services.send_and_confirm import send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget
@@ -99,9 +100,6 @@ def report_answer(question: dict[str, Any], signal_id: bytes, actor: str, *, out
 
 def unfinished_state(target: CommandTarget, process_id: str, *, missing_ok: bool = False) -> State:
     """Return the state of a process. Raises ``ProcessFinished``."""
-    from seekpoint.schemas.errors import ProcessFinished
-
     state = target.recoverer.recover(process_id, missing_ok=missing_ok).state
-    if state.finished:
-        raise ProcessFinished("the process is finished: it takes no more input", process_id=process_id)
+    refuse_finished(process_id, state)
     return state

@@ -58,6 +58,8 @@ class RewindRequest(FrozenStruct, frozen=True, kw_only=True):
     reason: str | None = None
     actor: str | None = None
     take_over: bool = False
+    expected_seq: int | None = None
+    """The newest seq that the process must have; None: any."""
 
     def __post_init__(self) -> None:
         if self.mode not in REWIND_MODES:
@@ -153,6 +155,7 @@ async def rewind(runtime: NodeRuntime, opener: Opener, request: RewindRequest) -
     )  # fmt: skip
     async with opener.opening(opening) as process:
         durable = durable_side(process)
+        _refuse_moved(request, durable.written)
         past, later = await _past(runtime, request, durable.written)  # another owner may have gone on meanwhile
         plan = _plan(request, past, durable.written, later)
         _check_effects(request, plan)
@@ -181,6 +184,15 @@ def _refuse_ended(process_id: str, state: State) -> None:
         raise ProcessFinished("a finished process does not go back", process_id=process_id, seq=state.seq, hint=hint)
     if state.cancelled is not None:
         raise Refused("a cancelled process does not go back", process_id=process_id, seq=state.seq, hint=hint)
+
+
+def _refuse_moved(request: RewindRequest, state: State) -> None:
+    """Raise if the process, which nobody else owns any more, went on since somebody looked at it."""
+    if request.expected_seq is not None and state.seq != request.expected_seq:
+        raise Refused(
+            "the process went on, nothing was rewound", process_id=request.process_id, found=state.seq,
+            seq=request.expected_seq, hint="look at it again, and decide again",
+        )  # fmt: skip
 
 
 # --- the past

@@ -10,6 +10,7 @@ import typer
 from seekpoint.console.render.output import clean, counted, emit, emit_json, say
 from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.client_calls import with_client
+from seekpoint.console.services.control_checks import failed_run
 from seekpoint.console.services.options import ActorName, AsJson, ProcessIds, Reason, Since
 from seekpoint.console.services.process_scan import without_view
 from seekpoint.console.services.send_and_confirm import user_name
@@ -48,7 +49,11 @@ def redrive(
         raise typer.BadParameter(what, param_hint="PROCESS_ID")
     from_us = since_us(since)
     target.reachable()
-    found = _failed(target, agent, from_us) if failed else [_failed_run(target, one) for one in process_ids or ()]
+    found = (
+        _failed(target, agent, from_us)
+        if failed
+        else [failed_run(one, target.recoverer.recover(one).state) for one in process_ids or ()]
+    )
     actor = by or user_name("--actor")
 
     async def send(client: Client) -> None:
@@ -73,18 +78,3 @@ def _failed(target: CommandTarget, agent: str | None, from_us: int | None) -> li
     from seekpoint.producers.failed_runs import failed_runs
 
     return sorted(failed_runs(target.recoverer, agent, from_us, without_view()), key=lambda one: one.process_id)
-
-
-def _failed_run(target: CommandTarget, process_id: str) -> FailedRun:
-    from seekpoint.producers.failed_runs import FailedRun
-    from seekpoint.schemas.errors import Refused
-
-    state = target.recoverer.recover(process_id).state
-    found = FailedRun.of(process_id, state)
-    if found is None:
-        raise Refused(
-            "the run of the process did not fail, nothing was sent",
-            process_id=process_id, lifecycle=str(state.lifecycle),
-            hint="seekpoint state PROCESS_ID shows what it waits for",
-        )  # fmt: skip
-    return found

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.output import clean, counted, emit, emit_json, say
+from seekpoint.console.render.output import clean, emit, emit_json, say
+from seekpoint.console.render.rewind_plans import rewind_lines
 from seekpoint.console.services.import_path import import_module_here
 from seekpoint.console.services.moment_options import answer_of, moment_of
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Reason
@@ -72,7 +73,7 @@ def rewind(
     if json:
         emit_json({**_facts(plan), "dry_run": dry_run})
         return
-    for line in _lines(plan):
+    for line in rewind_lines(plan):
         emit(clean(line))
     say("nothing was written" if dry_run else f"rewound to seq {plan.to_seq}, as {actor}")
 
@@ -82,23 +83,3 @@ def _facts(plan: RewindPlan) -> dict[str, Any]:
 
     facts: dict[str, Any] = to_builtins(plan)
     return facts
-
-
-def _lines(plan: RewindPlan) -> list[str]:
-    """Return the plan as lines of text."""
-    lines = [f"{plan.process_id}: seq {plan.seq} back to {plan.to_seq}, {counted(plan.entries, 'entry')} since"]
-    lines += [f"  forgets {one.key} ({one.kind}, {one.status}{_cost(one.cost_usd)})" for one in plan.calls]
-    lines += [f"  answers {key} differently" for key in plan.answers]
-    lines += [f"  keeps   {key} (effect, not called again)" for key in plan.effects]
-    lines += [f"  forgets {key} (effect, compensated)" for key in plan.compensated]
-    if plan.messages > 0:
-        lines.append(f"  drops   {counted(plan.messages, 'message')}")
-    if plan.values:
-        lines.append(f"  changes {', '.join(plan.values)} in the context")
-    if plan.cost_usd is not None:
-        lines.append(f"  what is forgotten had cost ${plan.cost_usd}")
-    return lines
-
-
-def _cost(cost_usd: str | None) -> str:
-    return "" if cost_usd is None else f", ${cost_usd}"

@@ -36,12 +36,15 @@ class ActionRequest(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A change. ``draw`` makes its dry run, ``act`` carries it out as the visitor, and returns what was done."""
+    """A change. ``draw`` makes its dry run, ``act`` carries it out as the visitor, and returns what was done.
+
+    ``draw`` gets the dry run that was shown when it makes it anew.
+    """
 
     name: str
     summary: str
     request: type[ActionRequest]
-    draw: Callable[[Visit, Any], Awaitable[Drawn]]
+    draw: Callable[[Visit, Any, Planned | None], Awaitable[Drawn]]
     act: Callable[[Visit, Any, Planned], Awaitable[Outcome]]
     role: Role = Role.OPERATOR
 
@@ -54,10 +57,11 @@ class Action:
             plans, who = visit.parts.plans, visit.identity
             request = self.name.encode() + msgspec.json.encode(msgspec.structs.replace(body, plan_id=None))
             if body.plan_id is None:
-                return ActionAnswer(planned=plans.keep(who, self.name, request, await self.draw(visit, body)))
+                return ActionAnswer(planned=plans.keep(who, self.name, request, await self.draw(visit, body, None)))
             return await plans.carry_out(
-                body.plan_id, who, request, lambda: self.draw(visit, body), lambda plan: self.act(visit, body, plan)
-            )
+                body.plan_id, who, request, lambda plan: self.draw(visit, body, plan),
+                lambda plan: self.act(visit, body, plan),
+            )  # fmt: skip
 
         call.__name__ = self.name.replace("-", "_")
         return Operation(
@@ -73,7 +77,9 @@ def standing(state: State) -> dict[str, Any]:
     only the owner counts, and what the change itself is about.
     """
     owned = {"epoch": state.epoch, "owner_node": state.owner_node}
-    return owned if state.owner is not None else {**owned, "seq": state.seq, "lifecycle": str(state.lifecycle)}
+    if state.owner is not None:
+        return owned
+    return {**owned, "seq": state.seq, "offset": state.offset, "lifecycle": str(state.lifecycle)}
 
 
 def json_in(text: str | None, name: str) -> Any:

@@ -40,7 +40,7 @@ class SettleRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fie
     """Of one that succeeded: its result, as JSON; none: null."""
 
 
-async def _draw(visit: Visit, request: SettleRequest) -> Drawn:
+async def _draw(visit: Visit, request: SettleRequest, planned: Planned | None) -> Drawn:
     if request.outcome == "failed" and request.output is not None:
         raise BadRequest(400, "BadBody", "an effect that failed has no result", "leave the result out")
     output = json_in(request.output, "the result")

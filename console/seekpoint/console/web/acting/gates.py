@@ -42,7 +42,7 @@ class GateRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_field
     """A JSON object with what else the code wants to know. It is sent beside the yes or no."""
 
 
-async def _draw(is_approved: bool, visit: Visit, request: GateRequest) -> Drawn:
+async def _draw(is_approved: bool, visit: Visit, request: GateRequest, planned: Planned | None) -> Drawn:
     payload = _payload(visit, request, is_approved)
     facts = await visit.parts.in_thread(gate_facts, visit.parts.target, request.id, request.gate)
     key = facts["gate"]

@@ -107,7 +107,7 @@ class PlanKeeper:
         plan_id: str,
         owner: Identity,
         request: bytes,
-        draw: Callable[[], Awaitable[Drawn]],
+        draw: Callable[[Planned], Awaitable[Drawn]],
         act: Callable[[Planned], Awaitable[Outcome]],
     ) -> ActionAnswer:
         """Carry out a dry run once, and return the outcome as often as it is asked for.
@@ -143,9 +143,9 @@ class PlanKeeper:
 
 
 async def _carried_out(
-    kept: _Kept, draw: Callable[[], Awaitable[Drawn]], act: Callable[[Planned], Awaitable[Outcome]]
+    kept: _Kept, draw: Callable[[Planned], Awaitable[Drawn]], act: Callable[[Planned], Awaitable[Outcome]]
 ) -> Outcome:
-    drawn = await draw()
+    drawn = await draw(kept.planned)
     if _encoded(drawn.facts) != kept.facts:
         raise _changed(kept.planned.facts, drawn.facts)
     return await act(kept.planned)

@@ -161,13 +161,17 @@ class Board:
 
     def listed(self, query: ListQuery) -> ProcessList:
         """Return the page that ``query`` asks for. Raises ``BadRequest``."""
-        wanted = query.process_query()
-        matching = [one for one in self.summaries.values() if wanted.wants(one) and self._wants(query, one)]
-        rows = [self.row(one) for one in [*wanted.ordered(matching)][: query.limit]]
+        matching = self.matching(query)
+        rows = [self.row(one) for one in [*query.process_query().ordered(matching)][: query.limit]]
         return ProcessList(
             journal=self.journal, revision=self.revision, source=self.source, total=len(matching), processes=rows,
             counts=self.counts(),
         )  # fmt: skip
+
+    def matching(self, query: ListQuery) -> list[Summary]:
+        """Return all processes that ``query`` selects, in no order. Raises ``BadRequest``."""
+        wanted = query.process_query()
+        return [one for one in self.summaries.values() if wanted.wants(one) and self._wants(query, one)]
 
     def counts(self) -> list[AgentCount]:
         """Return how many processes each agent has, the largest first."""

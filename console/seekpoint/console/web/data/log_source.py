@@ -68,7 +68,7 @@ class LogSource:
             stats = scan_all(log, partition, drafts, position, high, on_batch=note)
             self._positions[partition] = max(high, stats.next_offset)
             for key in keys & drafts.keys():  # poison has keys of no process
-                found[key.decode()] = summary_of(partition, key, drafts[key].freeze())
+                found[key.decode()] = summary_of(partition, key, drafts[key].snapshot())
                 drafts[key] = _slim(drafts[key])
         return found
 

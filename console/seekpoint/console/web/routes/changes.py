@@ -1,13 +1,68 @@
-"""The calls of the API that change something: all actions."""
+"""The forms that change something, and the calls of the API behind them."""
 
 from __future__ import annotations
 
-from seekpoint.console.web.acting import effects, gates
-from seekpoint.console.web.declarations import Operation, Page
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.console.render.gate_rows import gates_of
+from seekpoint.console.services.control_checks import is_asked_to_stop
+from seekpoint.console.services.effect_facts import effects_of
+from seekpoint.console.web.acting import bulk, control, effects, gates, history
+from seekpoint.console.web.auth.identity import Role
+from seekpoint.console.web.data.board import ListQuery
+from seekpoint.console.web.declarations import Operation, Page, Visit
+from seekpoint.console.web.routes.process import ProcessQuery, tab_page
+from seekpoint.schemas.values.process_ids import named_process_key
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["ACTIONS", "OPERATIONS", "PAGES"]
 
-ACTIONS = (*gates.ACTIONS, *effects.ACTIONS)
+ACTIONS = (*gates.ACTIONS, *effects.ACTIONS, *control.ACTIONS, *history.ACTIONS, *bulk.ACTIONS)
 
-PAGES: tuple[Page, ...] = ()
+
+async def show_act(visit: Visit, query: ProcessQuery) -> Response:
+    """Show what can be done with a process as it is now."""
+    named_process_key(query.id)
+    recoverer = visit.parts.target.recoverer
+    state = (await visit.parts.in_thread(lambda: recoverer.recover(query.id))).state
+    return await tab_page(visit, "process_act.html", query.id, **_choices(query.id, state))
+
+
+def _choices(process_id: str, state: State) -> dict[str, Any]:
+    """Return which forms fit the state."""
+    from seekpoint.schemas.state.calls import UNSETTLED
+    from seekpoint.schemas.state.lifecycle import Lifecycle
+
+    is_failed = not state.finished and state.lifecycle is Lifecycle.FAILED and state.agent is not None
+    is_open = not state.finished
+    return {
+        "gates": [*gates_of(process_id, state)],
+        "effects": [one for one in effects_of(process_id, state) if is_open and one["status"] in UNSETTLED],
+        "may_cancel": is_open and not is_asked_to_stop(state),
+        "may_suspend": is_open and not state.is_on_hold,
+        "may_resume": is_open and (state.is_on_hold or state.lifecycle is Lifecycle.SUSPENDED),
+        "may_redrive": is_failed,
+        "may_rewind": is_open and state.cancelled is None,
+        "is_fork": state.lineage.parent_id is not None,
+        "seq": state.seq,
+    }
+
+
+async def show_bulk(visit: Visit, query: ListQuery) -> Response:
+    """Show the forms that change all processes that a filter selects."""
+    found = (await visit.parts.board.current()).matching(query)
+    filters = [(name, value) for name in ("prefix", "agent", "lifecycle", "since") if (value := getattr(query, name))]
+    return visit.parts.templates.page(
+        visit, "bulk.html", total=len(found), filters=filters, only=query.only, address=visit.request.url.query
+    )
+
+
+PAGES: tuple[Page, ...] = (
+    Page(path="/act", show=show_act, query=ProcessQuery, tab="Act", role=Role.OPERATOR),
+    Page(path="/bulk", show=show_bulk, query=ListQuery, role=Role.OPERATOR),
+)
 OPERATIONS: tuple[Operation, ...] = tuple(action.operation() for action in ACTIONS)

@@ -47,7 +47,8 @@ async def tab_page(visit: Visit, template: str, process_id: str, **values: Any) 
     from seekpoint.console.web.routes import PAGES
 
     head = await head_of(visit, process_id)
-    tabs = [(page.tab, page.path) for page in PAGES if page.tab is not None]
+    role = visit.identity.role
+    tabs = [(page.tab, page.path) for page in PAGES if page.tab is not None and page.role <= role]
     return visit.parts.templates.page(visit, template, one=head, tabs=tabs, **values)
 
 

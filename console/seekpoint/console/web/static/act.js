@@ -45,7 +45,7 @@ function panelOf(form) {
   if (form.nextElementSibling?.classList.contains("plan")) return form.nextElementSibling;
   const panel = make("section", undefined, "plan");
   panel.tabIndex = -1;
-  form.after(panel);
+  form.insertAdjacentElement("afterend", panel); // a field may be called after
   return panel;
 }
 

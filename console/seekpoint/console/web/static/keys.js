@@ -42,6 +42,8 @@ document.addEventListener("keydown", (event) => {
     "/": () => { const field = document.querySelector("[data-search]"); field?.focus(); field?.select(); },
     j: () => rows.move(1), k: () => rows.move(-1), g: () => rows.end(-1), G: () => rows.end(1),
     p: () => { location.href = "/processes"; },
+    w: () => { location.href = "/waiting"; },
+    a: () => document.querySelector('nav.tabs a[href^="/act"], #bulk')?.click(),
     Enter: event.target.closest("a, button, summary, [role=row]") ? null : () => rows.open(),
     ...Object.fromEntries(keys),
   }[event.key];
