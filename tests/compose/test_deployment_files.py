@@ -151,7 +151,7 @@ def test_the_image_of_the_example_runs_a_worker() -> None:
     """As the image of Seekpoint starts `seekpoint`, its command is the rest."""
     text = DOCKERFILE.read_text()
     (command,) = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
-    assert options(json.loads(command))["modules"] == ["refund_agents"]
+    assert list(options(json.loads(command))["modules"]) == ["refund_agents"]
     (copied,) = re.findall(r"^COPY (\S+) \./$", text, re.MULTILINE)
     assert (DOCKERFILE.parent / copied).exists()
     assert re.search(r"^FROM seekpoint$", text, re.MULTILINE)

@@ -9,23 +9,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
-
 from seekpoint.compose.topic_audit import TopicFacts
 from seekpoint.compose.topic_plan import TopicPlan
+from seekpoint.schemas.config.extras import kafka_missing
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, LogDamaged, SeekpointError
 from seekpoint.schemas.log.safe_reading import DAMAGED_RECORD_ERRORS, safe_config
+
+try:
+    from confluent_kafka import (
+        Consumer,
+        IsolationLevel,
+        KafkaError,
+        KafkaException,
+        Message,
+        Producer,
+        TopicCollection,
+        TopicPartition,
+    )
+    from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
+except ModuleNotFoundError as exc:
+    raise kafka_missing(exc.name) from exc
 
 __all__ = ["TopicAdmin", "append_records", "live_brokers", "read_newest"]
 

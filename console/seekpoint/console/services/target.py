@@ -116,8 +116,10 @@ class CommandTarget:
 
     def _with_brokers(self) -> Settings:
         from seekpoint.console.services.reach import reach
+        from seekpoint.schemas.config.extras import require_kafka
         from seekpoint.schemas.errors import JournalUnavailable
 
+        require_kafka()
         failures = reach(self.settings.bootstrap_servers)
         if failures:
             raise JournalUnavailable(
@@ -166,11 +168,12 @@ class CommandTarget:
         """The view; None if there is no place for one. It connects on first use."""
         if not self.settings.has_view:
             return None
-        from seekpoint.consumers.journal_log import journal_view
+        if self.settings.sqlite_path is not None:
+            from seekpoint.consumers.journal_log import journal_view
+
+            return journal_view(self.settings, self.log)
         from seekpoint.consumers.view.redis_view import RedisView
 
-        if self.settings.sqlite_path is not None:
-            return journal_view(self.settings, self.log)
         return RedisView(self.settings, self.log.partitions)
 
     @cached_property

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Protocol
 
+from seekpoint.schemas.config.extras import require_extra
 from seekpoint.schemas.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -58,10 +59,11 @@ class HealthPort:
     ``/livez`` and ``/healthz`` answer 200 while ``health`` is well, ``/readyz`` while the service also does its work;
     else they answer 503. All answer with JSON.
     ``families`` returns the current metrics. With port 0 any free port is used; ``port`` holds the number. Raises
-    ``InvalidSetting`` if the port is in use.
+    ``InvalidSetting`` if the port is in use, and without the extra ``metrics``.
     """
 
     def __init__(self, host: str, port: int, health: ServiceHealth, families: Callable[[], Iterable[Metric]]) -> None:
+        require_extra("metrics", "a health port", "prometheus_client")
         from prometheus_client import CollectorRegistry, generate_latest  # 140 ms
 
         registry = CollectorRegistry(auto_describe=False)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+from seekpoint.schemas.config.extras import kafka_missing
+
+try:
+    from confluent_kafka import (
+        OFFSET_BEGINNING,
+        Consumer,
+        IsolationLevel,
+        KafkaError,
+        KafkaException,
+        Message,
+        Producer,
+        TopicCollection,
+        TopicPartition,
+    )
+    from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+except ModuleNotFoundError as exc:
+    raise kafka_missing(exc.name) from exc
 
 __all__ = [
     "OFFSET_BEGINNING",

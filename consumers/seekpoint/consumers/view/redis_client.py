@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from seekpoint.consumers.view.view_scripts import Script
+from seekpoint.schemas.config.extras import extra_missing
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, SeekpointError, ViewRefused, ViewUnavailable
 
@@ -25,6 +26,15 @@ _RETRY_AFTER_S = 5.0
 _POLICY_INTERVAL_S = 30.0
 _PASSING = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
 """The beginnings of Redis errors that pass by themselves."""
+
+
+def _redis() -> Any:
+    """Return the client's library, loaded."""
+    try:
+        import redis
+    except ModuleNotFoundError as exc:
+        raise extra_missing(exc.name, "kafka", "a view in Redis", "or do without a view: redis_url = none") from exc
+    return redis
 
 
 class RedisHash:
@@ -63,7 +73,7 @@ class RedisHash:
     def _try(self, call: Callable[[Any], T], otherwise: T) -> T:
         if self._failed_at is not None and time.monotonic() - self._failed_at < _RETRY_AFTER_S:
             return otherwise
-        import redis
+        redis = _redis()
 
         try:
             found = call(self._connected())
@@ -78,7 +88,7 @@ class RedisHash:
     def _connected(self) -> Any:
         with self._lock:
             if self._client is None:
-                import redis
+                redis = _redis()
 
                 options = _options(self._settings, _TIMEOUT_S)
                 self._client = redis.Redis.from_url(self._settings.redis_url or "", **options)
@@ -106,7 +116,7 @@ class RedisScripts:
 
     def load(self) -> None:
         """Load the client's library (140 ms)."""
-        import redis  # noqa: F401  # only to load it
+        _redis()
 
     def run(self, script: Script, key: str, *arguments: str | bytes | int) -> Any:
         """Run ``script``, which declares ``key``, and return its answer."""
@@ -120,7 +130,7 @@ class RedisScripts:
             client.close()
 
     def _answer(self, call: Callable[[Any], T]) -> T:
-        import redis
+        redis = _redis()
 
         try:
             return call(self._connected())
@@ -139,7 +149,7 @@ class RedisScripts:
 
     def _connect(self) -> Any:
         """Return a client for the server or the cluster at ``redis_url``."""
-        import redis
+        redis = _redis()
 
         url = self._settings.redis_url
         if url is None:
@@ -177,7 +187,7 @@ def _options(settings: Settings, timeout_s: float) -> dict[str, Any]:
 
 
 def _evaluate(client: Any, script: Script, key: str, arguments: tuple[str | bytes | int, ...]) -> Any:
-    import redis
+    redis = _redis()
 
     try:
         return client.evalsha(script.sha, 1, key, *arguments)
@@ -187,7 +197,7 @@ def _evaluate(client: Any, script: Script, key: str, arguments: tuple[str | byte
 
 def _refuse_eviction(client: Any) -> None:
     """Raise ``ViewRefused`` if a server of ``client`` may drop keys when its memory is full."""
-    import redis
+    redis = _redis()
 
     clustered = isinstance(client, redis.RedisCluster)
     nodes: list[dict[str, Any]] = [{"target_nodes": node} for node in client.get_primaries()] if clustered else [{}]

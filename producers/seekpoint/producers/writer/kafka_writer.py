@@ -14,13 +14,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-
 from seekpoint.consumers.kafka.kafka_errors import CLOCK, REFUSES, translated
+from seekpoint.schemas.config.extras import kafka_missing
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendRefused, InvalidSetting, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord
+
+try:
+    from confluent_kafka import KafkaError, KafkaException, Producer
+    from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+except ModuleNotFoundError as exc:
+    raise kafka_missing(exc.name) from exc
 
 __all__ = ["KafkaAppender", "KafkaWriter"]
 

@@ -28,6 +28,9 @@ def up(
     json: AsJson = False,
 ) -> None:
     """Start a Kafka and a Redis on this machine. Print the environment variables that select them."""
+    from seekpoint.schemas.config.extras import require_extra
+
+    require_extra("local", "the local cluster", "confluent_kafka")
     from seekpoint.compose import LocalCluster
     from seekpoint.compose.directory import ClusterDirectory
     from seekpoint.compose.setup_phases import DOWNLOADING, PREPARING, STARTING

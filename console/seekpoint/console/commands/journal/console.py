@@ -126,13 +126,6 @@ def _file(tokens: Path | None) -> TokenFile:
 
 
 def _require_extra() -> None:
-    from importlib.util import find_spec
+    from seekpoint.schemas.config.extras import require_extra
 
-    from seekpoint.schemas.errors import InvalidSetting
-
-    missing = [name for name in ("starlette", "jinja2", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise InvalidSetting(
-            "the web console needs packages that are not installed", setting="seekpoint[console]",
-            found=", ".join(missing), hint='pip install "seekpoint[console]"',
-        )  # fmt: skip
+    require_extra("console", "the web console", "starlette", "jinja2", "uvicorn")
