@@ -262,7 +262,7 @@ def test_the_second_start_needs_no_network(cluster: LocalCluster, monkeypatch: p
     """What was fetched is remembered: the fetcher is not even imported."""
     monkeypatch.setitem(__import__("sys").modules, "jgo", None)
     said: list[str] = []
-    assert Runtime.prepared(lambda what, share=None, /: said.append(str(what))).checkpoint.exists()
+    assert Runtime.prepared(lambda what, share=None, /: said.append(str(what))).checkpoint
     assert said == []
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from seekpoint.compose.brokers import broker_properties, meta_properties, to_text
 from seekpoint.compose.cluster_ports import ClusterState
 from seekpoint.compose.directory import ClusterDirectory, check_size
+from seekpoint.compose.first_requests import ask_for_coordinators, ask_for_producer_ids
 from seekpoint.compose.group import Group
 from seekpoint.compose.runtime import Runtime
 from seekpoint.compose.server_processes import Broker, Launch, Part, PartStatus, Valkey
@@ -240,7 +241,7 @@ class LocalCluster:
             logs = Path(properties["log.dirs"].split(",")[0])
             logs.mkdir(parents=True, exist_ok=True)
             if not (logs / "meta.properties").exists():
-                write_private(logs / "bootstrap.checkpoint", runtime.checkpoint.read_bytes())
+                write_private(logs / "bootstrap.checkpoint", runtime.checkpoint)
                 write_private(logs / "meta.properties", to_text(meta_properties(node, state.cluster_id)))
 
     def _note(self, name: str, pid: int) -> None:
@@ -256,9 +257,14 @@ class LocalCluster:
             part.kill()
 
     def _wait(self) -> None:
+        from seekpoint.compose import topic_admin  # noqa: F401  # its import takes 0.1 s, in which Java starts
+
         deadline = time.monotonic() + self._start_timeout_s
         for part in reversed(self._parts):  # Valkey first: it starts at once or not at all
             part.wait(deadline)
+        for broker in self.brokers:
+            ask_for_producer_ids(broker.port)
+        ask_for_coordinators(self.brokers[0].port)
 
     def _release(self, home: ClusterDirectory) -> None:
         if self._given_directory is None:

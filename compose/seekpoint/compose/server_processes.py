@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seekpoint.compose.loopback_ports import accepts
-from seekpoint.compose.runtime import Runtime, tail
+from seekpoint.compose.runtime import Runtime, jvm_crashed, tail
+from seekpoint.compose.runtime_cache import forget_classes
 from seekpoint.schemas.config.private_files import open_private, private_directory
 from seekpoint.schemas.errors import ClusterFailed
 
@@ -23,6 +25,8 @@ _POLL_INTERVAL_S = 0.02
 _LOG_BYTES_MAX = 5_000_000
 _KILL_TIMEOUT_S = 10.0
 _PAUSE_TIMEOUT_S = 10.0
+
+_logger = logging.getLogger("seekpoint.compose")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,8 +183,22 @@ class Broker(Part):
         self._runtime = runtime
 
     def command(self) -> list[str]:
-        runtime = self._runtime or Runtime.prepared()
-        return runtime.kafka(self.directory / "server.properties")
+        self._runtime = self._runtime or Runtime.prepared()
+        return self._runtime.kafka(self.directory / "server.properties")
+
+    def wait(self, deadline: float) -> None:
+        """Wait until it answers. Start it without the recorded classes if its JVM crashed with them."""
+        try:
+            super().wait(deadline)
+        except ClusterFailed:
+            runtime = self._runtime
+            if self.pid is not None or runtime is None or runtime.classes is None or not jvm_crashed(self.log):
+                raise
+            _logger.warning("Java crashed with its cache %s, which is not used any more", runtime.classes)
+            forget_classes(runtime.classes)
+            self._runtime = replace(runtime, classes=None)
+            self.spawn()
+            super().wait(deadline)
 
     def answers(self) -> bool:
         from seekpoint.compose.topic_admin import live_brokers
@@ -198,9 +216,8 @@ class Valkey(Part):
         self._settings = settings
 
     def command(self) -> list[str]:
-        from seekpoint.compose.runtime import java_and_valkey
+        from seekpoint.compose.runtime import valkey_program
 
-        _, server = java_and_valkey()
         options = {
             "bind": "127.0.0.1",
             "port": str(self.port),
@@ -211,7 +228,7 @@ class Valkey(Part):
             "set-proc-title": "no",  # keep the directory visible in `ps`
             **self._settings,
         }
-        return [str(server), *(word for name, value in options.items() for word in (f"--{name}", value))]
+        return [str(valkey_program()), *(word for name, value in options.items() for word in (f"--{name}", value))]
 
     def answers(self) -> bool:
         try:

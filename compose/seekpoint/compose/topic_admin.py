@@ -1,4 +1,7 @@
-"""Access to Kafka: the only module of this root that imports the client. It translates the client's errors."""
+"""Access to Kafka. It translates the client's errors.
+
+With ``sample_workload``, this is the only module of this root that imports the client.
+"""
 
 from __future__ import annotations
 
