@@ -23,7 +23,7 @@ __all__ = ["run_sample"]
 
 _RECORDS = 1_000
 """The JVM compiles a method after 200 calls."""
-_TRANSACTIONS = 20
+_TRANSACTIONS = 5
 _TIMEOUT_S = 20.0
 _PARTITIONS = 2
 
