@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from browsers import Browser, axe_source, missing_browser
 from consoles import Served, file_settings, serving, work_on
+from identity_providers import IdentityProvider, identity_provider, settings_file
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.producers import Node, Process, agent
@@ -73,6 +75,20 @@ def caller(acting: Served) -> Iterator[Caller]:
     """A program that uses the API of this console."""
     with Caller(acting) as found:
         yield found
+
+
+@pytest.fixture
+def provider() -> Iterator[IdentityProvider]:
+    """An identity provider."""
+    with identity_provider() as found:
+        yield found
+
+
+@pytest.fixture
+def oidc_console(target: CommandTarget, provider: IdentityProvider, tmp_path: Path) -> Iterator[Served]:
+    """A console whose visitors sign in at the provider."""
+    with serving(target, ConsoleOptions(port=0, oidc=settings_file(tmp_path, provider))) as served:
+        yield served
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,8 @@ from seekpoint.console.web.acting.plans import PlanKeeper
 from seekpoint.console.web.auth.authentication import Authentication
 from seekpoint.console.web.auth.guard import Guard
 from seekpoint.console.web.auth.identity import Identity, Role
+from seekpoint.console.web.auth.oidc_settings import read_oidc_settings
+from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
 from seekpoint.console.web.auth.tokens import TokenFile
 from seekpoint.console.web.data.board_poller import BoardPoller
 from seekpoint.console.web.data.histories import Histories
@@ -24,6 +26,7 @@ from seekpoint.console.web.data.streams import Streams
 from seekpoint.console.web.dispatch import json_response, no_such_page, operation_route, page_route
 from seekpoint.console.web.failures import Failure
 from seekpoint.console.web.openapi import openapi_document
+from seekpoint.console.web.options import is_loopback
 from seekpoint.console.web.parts import ConsoleParts
 from seekpoint.console.web.rendering import Templates
 from seekpoint.console.web.routes import OPERATIONS, PAGES
@@ -49,19 +52,29 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
     """
     options.check()
     tokens = None if options.tokens is None else TokenFile(options.tokens)
+    oidc = None
+    if options.oidc is not None:
+        oidc = read_oidc_settings(options.oidc, options.address if is_loopback(options.host) else None)
     everybody = None
-    if tokens is None:
+    if not options.has_sign_in:
         everybody = Identity(name=local_user, role=Role.ADMIN if options.allow_changes else Role.VIEWER)
-    else:
+    elif tokens is not None:
         tokens.tokens()  # a missing or damaged file is an error now, not at the first request
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="seekpoint-console")
     board = BoardPoller(target, threads)
     bundle = StaticBundle()
+    is_secure = options.is_https or (oidc is not None and (oidc.address or "").startswith("https:"))
+    cookie_name = f"seekpoint_{options.port}"
+    authentication = Authentication(
+        cookie_name=cookie_name, tokens=tokens, everybody=everybody,
+        provider_proof=None if oidc is None else oidc.proof, is_secure=is_secure,
+    )  # fmt: skip
     return ConsoleParts(
         target=target,
-        authentication=Authentication(
-            cookie_name=f"seekpoint_{options.port}", tokens=tokens, everybody=everybody, is_secure=options.is_https
-        ),
+        authentication=authentication,
+        oidc=None
+        if oidc is None
+        else OidcSignIn(oidc, cookie_name, lambda: authentication.signer, is_secure=is_secure),
         templates=Templates(bundle, target.settings.journal, PAGES),
         bundle=bundle,
         version=version("seekpoint"),

@@ -89,7 +89,7 @@ def _visit(parts: ConsoleParts, request: Request, visitor: Visitor, role: Role) 
         raise BadRequest(401, "SignInNeeded", "nobody is signed in", "send a token: Authorization: Bearer TOKEN")
     if identity.role < role:
         advice = (
-            f"ask for a token with --role {role.title}"
+            f"ask for the role {role.title}"
             if parts.authentication.has_sign_in
             else "start the console with --allow-changes"
         )

@@ -22,17 +22,29 @@ class ConsoleOptions(FrozenStruct, frozen=True, kw_only=True):
     allow_changes: bool = False
     """Whether those who need no token may change something."""
     tokens: Path | None = None
+    oidc: Path | None = None
+    """The settings of signing in with OpenID Connect."""
     allowed_hosts: tuple[str, ...] = ()
     is_https: bool = False
     """Whether browsers reach it over HTTPS, through a proxy."""
 
     def check(self) -> None:
         """Raise ``InvalidSetting`` for an address that others can reach if nothing says who they are."""
-        if self.tokens is None and not is_loopback(self.host):
+        if not self.has_sign_in and not is_loopback(self.host):
             raise InvalidSetting(
                 "a console that other machines can reach needs authentication", setting="--host", found=self.host,
-                hint="give --tokens FILE, made by: seekpoint console token add NAME --role viewer --tokens FILE",
+                hint="give --oidc FILE, or --tokens FILE, made by: seekpoint console token add NAME --role viewer",
             )  # fmt: skip
+
+    @property
+    def has_sign_in(self) -> bool:
+        """Return whether only those may use it who say who they are."""
+        return self.tokens is not None or self.oidc is not None
+
+    @property
+    def address(self) -> str:
+        """Return the address of this machine's browsers. ``port`` is the real one."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @property
     def hosts(self) -> tuple[str, ...] | None:

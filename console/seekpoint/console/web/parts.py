@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from seekpoint.console.services.target import CommandTarget
     from seekpoint.console.web.acting.plans import PlanKeeper
     from seekpoint.console.web.auth.authentication import Authentication
+    from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
     from seekpoint.console.web.data.board_poller import BoardPoller
     from seekpoint.console.web.data.histories import Histories
     from seekpoint.console.web.data.streams import Streams
@@ -31,6 +32,7 @@ class ConsoleParts:
     """Of Seekpoint."""
     target: CommandTarget
     authentication: Authentication
+    oidc: OidcSignIn | None
     templates: Templates
     bundle: StaticBundle
     board: BoardPoller

@@ -61,8 +61,7 @@ def run_console(
         )  # fmt: skip
         server = _Server(config, parts.streams)
         on_server(server)
-        shown = f"[{options.host}]" if ":" in options.host else options.host
-        on_ready(f"http://{shown}:{options.port}/")
+        on_ready(f"{options.address}/")
         await server.serve(sockets=[listening])
 
     try:

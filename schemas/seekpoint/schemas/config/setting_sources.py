@@ -30,7 +30,7 @@ __all__ = [
 
 PREFIX = "SEEKPOINT_"
 
-_NO_SETTINGS = frozenset({CONFIG_VARIABLE, "SEEKPOINT_HOME", "SEEKPOINT_DEBUG"})
+_NO_SETTINGS = frozenset({CONFIG_VARIABLE, "SEEKPOINT_HOME", "SEEKPOINT_DEBUG", "SEEKPOINT_OIDC_CLIENT_SECRET"})
 """Variables with the prefix that are no settings: they locate the settings file, or belong to the command line."""
 
 _GROUP_PREFIXES = (

@@ -38,6 +38,10 @@ def console(
     tokens: Annotated[
         Path | None, typer.Option("--tokens", metavar="FILE", help="Let only those in who have a token of this file.")
     ] = None,
+    oidc: Annotated[
+        Path | None,
+        typer.Option("--oidc", metavar="FILE", help="Let people sign in with OpenID Connect, as this file says."),
+    ] = None,
     allowed_hosts: Annotated[
         list[str] | None,
         typer.Option("--allowed-host", metavar="NAME", help="A further name that requests may use; may be repeated."),
@@ -49,7 +53,7 @@ def console(
 ) -> None:
     """Serve pages that show the journal's processes, and a JSON API. Stops at SIGTERM or Ctrl-C.
 
-    Without --tokens it listens on this machine only, and changes nothing unless --allow-changes is given.
+    Without --tokens and --oidc it listens on this machine only, and changes nothing unless --allow-changes is given.
     """
     _require_extra()
     from seekpoint.console.services.send_and_confirm import user_name
@@ -57,18 +61,18 @@ def console(
     from seekpoint.console.web.server import run_console
 
     options = ConsoleOptions(
-        host=host, port=port, allow_changes=allow_changes, tokens=tokens, allowed_hosts=tuple(allowed_hosts or ()),
-        is_https=https,
+        host=host, port=port, allow_changes=allow_changes, tokens=tokens, oidc=oidc,
+        allowed_hosts=tuple(allowed_hosts or ()), is_https=https,
     )  # fmt: skip
     options.check()
     target.reachable()
 
     def greet(address: str) -> None:
-        what = "changes allowed" if allow_changes else "roles by token" if tokens else "read-only"
+        what = "with sign-in" if options.has_sign_in else "changes allowed" if allow_changes else "read-only"
         name = target.settings.journal
         announce("ready", f"journal {name} at {address} ({what}); Ctrl-C stops it", journal=name, address=address)
 
-    run_console(target, options, user_name("--tokens") if tokens is None else "", greet)
+    run_console(target, options, "" if options.has_sign_in else user_name("--tokens"), greet)
 
 
 def add_token(
@@ -128,4 +132,4 @@ def _file(tokens: Path | None) -> TokenFile:
 def _require_extra() -> None:
     from seekpoint.schemas.config.extras import require_extra
 
-    require_extra("console", "the web console", "starlette", "jinja2", "uvicorn")
+    require_extra("console", "the web console", "starlette", "jinja2", "uvicorn", "joserfc")

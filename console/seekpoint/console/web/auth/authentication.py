@@ -28,7 +28,10 @@ class Visitor:
 
 
 class Authentication:
-    """Knows the tokens and the key of the sessions. ``everybody`` is who it is without any authentication."""
+    """Knows the tokens and the key of the sessions. ``everybody`` is who it is without any authentication.
+
+    ``provider_proof`` is what sessions name that began at the identity provider.
+    """
 
     def __init__(
         self,
@@ -36,10 +39,12 @@ class Authentication:
         cookie_name: str,
         tokens: TokenFile | None = None,
         everybody: Identity | None = None,
+        provider_proof: str | None = None,
         is_secure: bool = False,
     ) -> None:
         self.tokens = tokens
         self._everybody = everybody
+        self._provider_proof = provider_proof
         self._cookie_name = cookie_name
         self._is_secure = is_secure
         self._own_key = secrets.token_bytes(32)
@@ -68,6 +73,10 @@ class Authentication:
         identity = None if self.tokens is None else self.tokens.identity_of(token)
         return None if identity is None else new_session(time.time(), identity.name, identity.proof)
 
+    def sign_in_as(self, identity: Identity) -> Session:
+        """Return a new session for somebody whom the identity provider named."""
+        return new_session(time.time(), identity.name, identity.proof, identity.role.title)
+
     def keep(self, response: Response, session: Session) -> None:
         """Send the cookie of ``session``. Scripts cannot read it.
 
@@ -89,4 +98,6 @@ class Authentication:
         if session.role is None:
             return None if self.tokens is None else self.tokens.identity_by_proof(session.name, session.proof)
         role = role_named(session.role)
-        return None if role is None else Identity(name=session.name, role=role, proof=session.proof)
+        if role is None or session.proof != self._provider_proof:
+            return None
+        return Identity(name=session.name, role=role, proof=session.proof)

@@ -6,6 +6,7 @@ import hmac
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 
@@ -13,7 +14,10 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Session", "SessionSigner", "new_session"]
 
+T = TypeVar("T")
+
 LIFETIME_S = 12 * 3600
+PROVIDED_LIFETIME_S = 3600
 
 
 class Session(FrozenStruct, frozen=True, kw_only=True):
@@ -31,9 +35,13 @@ class Session(FrozenStruct, frozen=True, kw_only=True):
 
 
 def new_session(now: float, name: str | None = None, proof: str = "", role: str | None = None) -> Session:
-    """Return a session that begins at ``now``, in seconds since 1970."""
+    """Return a session that begins at ``now``, in seconds since 1970.
+
+    One with a role of its own is short: the identity provider then says anew who it is.
+    """
+    lifetime_s = LIFETIME_S if role is None else PROVIDED_LIFETIME_S
     return Session(
-        id=secrets.token_urlsafe(18), expires_at=int(now) + LIFETIME_S, name=name, proof=proof, role=role
+        id=secrets.token_urlsafe(18), expires_at=int(now) + lifetime_s, name=name, proof=proof, role=role
     )  # fmt: skip
 
 
@@ -45,21 +53,38 @@ class SessionSigner:
 
     def cookie(self, session: Session) -> str:
         """Return the value of the session's cookie."""
-        body = urlsafe_b64encode(msgspec.json.encode(session))
-        return f"{body.decode()}.{self._mac(b'session:' + body)}"
+        return self.sealed("session", session)
 
     def session(self, cookie: str, now: float) -> Session | None:
         """Return the session of a cookie; None if it was not signed with this key or has ended."""
-        body, _, mac = cookie.rpartition(".")
+        found = self.opened("session", cookie, Session)
+        return found if found is not None and found.expires_at > now else None
+
+    def sealed(self, purpose: str, value: object) -> str:
+        """Return a value as a signed text, which only ``opened`` with the same purpose takes."""
+        body = urlsafe_b64encode(msgspec.json.encode(value))
+        return f"{body.decode()}.{self._mac(purpose.encode() + b':' + body)}"
+
+    def opened(self, purpose: str, text: str, type_: type[T]) -> T | None:
+        """Return the value of a signed text; None if it was not signed with this key for this purpose."""
+        body, _, mac = text.rpartition(".")
         signed = body.encode("ascii", "replace")
-        if not hmac.compare_digest(self._mac(b"session:" + signed).encode(), mac.encode("utf-8", "replace")):
+        if not hmac.compare_digest(
+            self._mac(purpose.encode() + b":" + signed).encode(), mac.encode("utf-8", "replace")
+        ):
             return None
-        found = msgspec.json.decode(urlsafe_b64decode(signed), type=Session)
-        return found if found.expires_at > now else None
+        try:
+            return msgspec.json.decode(urlsafe_b64decode(signed), type=type_)
+        except msgspec.DecodeError:  # another version of the console signed it
+            return None
+
+    def derived(self, purpose: str, identity: str) -> str:
+        """Return a secret that only this key makes of ``identity``: 64 hexadecimal digits."""
+        return self._mac(f"{purpose}:{identity}".encode())
 
     def csrf_token(self, session: Session) -> str:
         """Return the token that a changing request of this session has to carry."""
-        return self._mac(b"csrf:" + session.id.encode())
+        return self.derived("csrf", session.id)
 
     def is_csrf_token(self, session: Session, presented: str) -> bool:
         """Return whether ``presented`` is that token."""
