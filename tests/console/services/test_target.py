@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 from seekpoint.console.services import target as target_module
-from seekpoint.console.services.reach import addresses, reach
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable
@@ -27,13 +24,6 @@ def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         directory=tmp_path / ".seekpoint", bootstrap_servers="127.0.0.1:7777", redis_url="redis://127.0.0.1:8888/0"
     )
     monkeypatch.setattr(target_module, "running_cluster", lambda: cluster)
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """Something listens there."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
 
 
 def settings(*given: str | None) -> Settings:
@@ -120,7 +110,7 @@ def test_without_a_cluster_the_error_names_the_command_that_starts_one(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, and not after the client's time-out."""
-    monkeypatch.setattr("seekpoint.console.services.reach.reach", lambda servers: [f"{servers} connection refused"])
+    monkeypatch.setattr("seekpoint.consumers.kafka.reach.reach", lambda servers: [f"{servers} connection refused"])
     ran = shell("ps")
     assert ran.code == 3
     assert "seekpoint up (start one on this machine)" in ran.err
@@ -134,17 +124,6 @@ def test_a_wrong_address_exits_as_unreachable(shell: Shell) -> None:
     assert ran.code == 3
     assert "127.0.0.1:1 connection refused" in ran.err
     assert "seekpoint up" not in ran.err
-
-
-def test_one_reachable_address_is_enough(port: int) -> None:
-    """The others may be down."""
-    assert reach(f"127.0.0.1:1,127.0.0.1:{port}") == []
-    assert len(reach("127.0.0.1:1,127.0.0.1:2")) == 2
-
-
-def test_addresses_are_parsed_as_librdkafka_parses_them() -> None:
-    """A protocol in front, a missing port, IPv6."""
-    assert addresses("SASL_SSL://a:1,b, [::1]:2,[fe80::1]") == [("a", 1), ("b", 9092), ("::1", 2), ("fe80::1", 9092)]
 
 
 def test_a_target_that_was_not_used_closes_without_a_connection() -> None:

@@ -79,7 +79,9 @@ class CommandTarget:
             say(f"using the settings in {file}")
         given = {*self._given, *configured}
         if given & {"bootstrap_servers", "journal_url"}:
-            return Settings.load(self._config, **self._given)
+            settings = Settings.load(self._config, **self._given)
+            self._has_no_address = settings.sqlite_path is None and "bootstrap_servers" not in given
+            return settings
         cluster = running_cluster()
         self._has_no_address = cluster is None
         if cluster is None:
@@ -115,7 +117,7 @@ class CommandTarget:
         return self._with_brokers()
 
     def _with_brokers(self) -> Settings:
-        from seekpoint.console.services.reach import reach
+        from seekpoint.consumers.kafka.reach import reach
         from seekpoint.schemas.config.extras import require_kafka
         from seekpoint.schemas.errors import JournalUnavailable
 
@@ -131,7 +133,10 @@ class CommandTarget:
         if not self._has_no_address:
             return "check that Kafka runs and bootstrap_servers is right"
         again = "it was stopped" if home().is_dir() else "start one on this machine"
-        return f"seekpoint up ({again}), or give the address of yours: --bootstrap-servers, SEEKPOINT_BOOTSTRAP_SERVERS"
+        return (
+            f"seekpoint up ({again}), or give the address of yours: --bootstrap-servers, SEEKPOINT_BOOTSTRAP_SERVERS;"
+            " a journal in a file needs no Kafka: SEEKPOINT_JOURNAL_URL=sqlite:///runs.db"
+        )
 
     @cached_property
     def log(self) -> KafkaReader | SqliteLog:

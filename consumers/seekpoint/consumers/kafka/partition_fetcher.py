@@ -22,6 +22,7 @@ from seekpoint.consumers.kafka.messages import (
     offset_of,
     record_of,
 )
+from seekpoint.consumers.kafka.reach import refusals
 from seekpoint.consumers.log_reading.stable_end import hidden_end_error
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap, JournalUnavailable, LogTruncated, SeekpointError
@@ -38,6 +39,13 @@ _RETRY_S = 0.05
 _BATCH_RECORDS = 5_000
 _DIAGNOSE_AFTER_S = 1.0
 """A partition may end below the requested offset for this long before the cause is looked up: a leader may move."""
+_LOOKS_S = (1.0, 1.6)
+"""When the first read, to which nothing answers, looks whether the addresses refuse connections. A broker may start."""
+_START_KAFKA = (
+    'start Kafka (eval "$(seekpoint up)" does it on this machine), or correct bootstrap_servers'
+    ' (SEEKPOINT_BOOTSTRAP_SERVERS, seekpoint.toml); a journal in a file needs no Kafka: Node.local("runs.db"), or'
+    " SEEKPOINT_JOURNAL_URL=sqlite:///runs.db"
+)
 
 
 class PartitionFetcher:
@@ -51,6 +59,7 @@ class PartitionFetcher:
         self._settings = settings
         self._pool = pool
         self._check = check
+        self._was_refused = False
 
     # --- records ------------------------------------------------------------------------------------------------------
     def assign(self, consumer: PooledClient, topic: str, partition: int, offset: int) -> None:
@@ -124,12 +133,16 @@ class PartitionFetcher:
         """Return all records of an assigned compacted topic with one partition, to its end as of now.
 
         ``described`` has the pending description of the topic: the client reports nothing about a missing topic.
+        Raises ``JournalUnavailable`` after two seconds if every address refuses connections.
         """
         partition = 0
         records: list[Record] = []
-        idle = IdleTimeout(self._settings.start_timeout_s)
+        idle, looks = IdleTimeout(self._settings.start_timeout_s), list(_LOOKS_S)
         while True:
             messages = self._poll(consumer, idle)
+            if not messages and looks and idle.waited_s > looks[0]:
+                looks.pop(0)
+                self._look_at_addresses(is_last=not looks)
             if not messages and described[topic].done():
                 with self._pool.translating_errors(topic=topic):
                     described[topic].result()
@@ -241,6 +254,16 @@ class PartitionFetcher:
             return hidden_end_error(Extent(0, position, end), partition)
         message = "an open transaction hides records: a projector that died, or another application's"
         return JournalUnavailable(message, topic=topic, partition=partition, offset=position)
+
+    def _look_at_addresses(self, *, is_last: bool) -> None:
+        """Raise ``JournalUnavailable`` if every address refuses connections, and did so a moment ago too."""
+        refused = refusals(self._settings.bootstrap_servers)
+        if refused and is_last and self._was_refused:
+            tried = self._settings.scrub("; ".join(refused))
+            raise JournalUnavailable(
+                "no Kafka accepts connections", journal=self._settings.journal, tried=tried, hint=_START_KAFKA
+            )
+        self._was_refused = bool(refused)
 
     def _silence_error(self, idle: IdleTimeout) -> SeekpointError:
         text = f"Kafka did not answer for {idle.waited_s:.0f} s"

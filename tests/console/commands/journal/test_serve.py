@@ -200,7 +200,7 @@ async def test_serve_projector_updates_the_view_until_a_signal_stops_it(
 
 def test_serve_projector_needs_a_redis(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """The view is kept there."""
-    monkeypatch.setattr("seekpoint.console.services.reach.reach", lambda servers: [])
+    monkeypatch.setattr("seekpoint.consumers.kafka.reach.reach", lambda servers: [])
     monkeypatch.setenv("SEEKPOINT_REDIS_URL", "none")
     ran = shell("serve", "projector")
     assert ran.code == 2

@@ -29,8 +29,8 @@ def copy(
     Creates the topics if there are none. Run it again after an interruption: it goes on.
     """
     from seekpoint.compose import create_topics_sync
-    from seekpoint.console.services.reach import reach
     from seekpoint.consumers.journal_log import embedded_log
+    from seekpoint.consumers.kafka.reach import reach
     from seekpoint.consumers.staging.move.journal_move import JournalMove
     from seekpoint.schemas.errors import JournalUnavailable
 
