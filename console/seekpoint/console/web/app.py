@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from seekpoint.console.web.acting.jobs import Jobs
 from seekpoint.console.web.acting.plans import PlanKeeper
 from seekpoint.console.web.auth.authentication import Authentication
 from seekpoint.console.web.auth.guard import Guard
@@ -82,6 +84,8 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
         streams=Streams(board),
         histories=Histories(target),
         plans=PlanKeeper(),
+        jobs=Jobs(target.scrub),
+        options=options,
         threads=threads,
     )
 
@@ -101,6 +105,7 @@ def make_app(parts: ConsoleParts, options: ConsoleOptions, operations: Sequence[
         finally:
             parts.streams.close()
             await parts.board.stop()
+            await asyncio.to_thread(parts.jobs.close)
             parts.threads.shutdown()
 
     routes = [

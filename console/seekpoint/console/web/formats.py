@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-__all__ = ["amount", "call_class", "moment", "short_error", "short_time", "span_text", "status_class"]
+__all__ = ["amount", "call_class", "job_class", "moment", "short_error", "short_time", "span_text", "status_class"]
 
 _STATUS_CLASSES = {
     "failed": "bad", "degraded": "bad", "running": "good", "starting": "good", "finished": "done", "stopped": "done",
@@ -81,6 +81,11 @@ def short_error(text: str) -> str:
 def status_class(status: str) -> str:
     """Return the class of CSS for a lifecycle."""
     return _STATUS_CLASSES.get(status, "quiet")
+
+
+def job_class(state: str) -> str:
+    """Return the class of CSS for the state of a job."""
+    return {"failed": "bad", "finished": "good", "stopped": "done"}.get(state, "wait")
 
 
 def call_class(status: str) -> str:

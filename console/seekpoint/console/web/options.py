@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
+
+if TYPE_CHECKING:
+    from seekpoint.producers import Agent, Prices
 
 __all__ = ["ConsoleOptions", "is_loopback"]
 
@@ -27,6 +31,10 @@ class ConsoleOptions(FrozenStruct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str, ...] = ()
     is_https: bool = False
     """Whether browsers reach it over HTTPS, through a proxy."""
+    agents: tuple[Agent, ...] = ()
+    """The agents that it can run again."""
+    prices: Prices | None = None
+    """The prices of the models of reruns."""
 
     def check(self) -> None:
         """Raise ``InvalidSetting`` for an address that others can reach if nothing says who they are."""

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.web.acting.jobs import Jobs
     from seekpoint.console.web.acting.plans import PlanKeeper
     from seekpoint.console.web.auth.authentication import Authentication
     from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
     from seekpoint.console.web.data.board_poller import BoardPoller
     from seekpoint.console.web.data.histories import Histories
     from seekpoint.console.web.data.streams import Streams
+    from seekpoint.console.web.options import ConsoleOptions
     from seekpoint.console.web.rendering import Templates
     from seekpoint.console.web.static_bundle import StaticBundle
 
@@ -39,6 +41,8 @@ class ConsoleParts:
     streams: Streams
     histories: Histories
     plans: PlanKeeper
+    jobs: Jobs
+    options: ConsoleOptions
     threads: ThreadPoolExecutor
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:

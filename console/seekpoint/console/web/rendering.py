@@ -10,7 +10,16 @@ import jinja2
 from starlette.responses import HTMLResponse, Response
 
 from seekpoint.console.render.output import clean
-from seekpoint.console.web.formats import amount, call_class, moment, short_error, short_time, span_text, status_class
+from seekpoint.console.web.formats import (
+    amount,
+    call_class,
+    job_class,
+    moment,
+    short_error,
+    short_time,
+    span_text,
+    status_class,
+)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -33,7 +42,7 @@ class Templates:
         )  # fmt: skip
         self._environment.filters |= {
             "clean": clean, "moment": moment, "short_time": short_time, "span": span_text, "amount": amount,
-            "status_class": status_class, "call_class": call_class, "short_error": short_error,
+            "status_class": status_class, "call_class": call_class, "job_class": job_class, "short_error": short_error,
         }  # fmt: skip
         self._environment.globals |= {
             "static": bundle.address, "journal": journal,

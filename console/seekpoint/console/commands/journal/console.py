@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 from seekpoint.console.render.output import announce, emit, emit_json, emit_json_list, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.options import AsJson, Wide
+from seekpoint.console.services.options import AsJson, PriceFile, Wide
 from seekpoint.console.services.target import CommandTarget, home
 
 __all__ = ["add_token", "console", "list_tokens", "remove_token"]
@@ -49,6 +49,11 @@ def console(
     https: Annotated[
         bool, typer.Option("--https", help="Browsers come over HTTPS, through a proxy: send cookies only so.")
     ] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--module", "-m", metavar="MODULE", help="A module whose agents reruns may run, in the console."),
+    ] = None,
+    prices: PriceFile = None,
     json: AsJson = False,
 ) -> None:
     """Serve pages that show the journal's processes, and a JSON API. Stops at SIGTERM or Ctrl-C.
@@ -56,6 +61,8 @@ def console(
     Without --tokens and --oidc it listens on this machine only, and changes nothing unless --allow-changes is given.
     """
     _require_extra()
+    from seekpoint.console.services.chosen_agents import chosen_agents
+    from seekpoint.console.services.price_file import prices_in
     from seekpoint.console.services.send_and_confirm import user_name
     from seekpoint.console.web.options import ConsoleOptions
     from seekpoint.console.web.server import run_console
@@ -63,6 +70,7 @@ def console(
     options = ConsoleOptions(
         host=host, port=port, allow_changes=allow_changes, tokens=tokens, oidc=oidc,
         allowed_hosts=tuple(allowed_hosts or ()), is_https=https,
+        agents=tuple(chosen_agents(None, modules).values()) if modules else (), prices=prices_in(prices),
     )  # fmt: skip
     options.check()
     target.reachable()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.console.render.gate_rows import gates_of
 from seekpoint.console.services.control_checks import is_asked_to_stop
 from seekpoint.console.services.effect_facts import effects_of
-from seekpoint.console.web.acting import bulk, control, effects, gates, history
+from seekpoint.console.web.acting import bulk, control, effects, gates, history, reruns
 from seekpoint.console.web.auth.identity import Role
 from seekpoint.console.web.data.board import ListQuery
 from seekpoint.console.web.declarations import Operation, Page, Visit
@@ -15,13 +15,15 @@ from seekpoint.console.web.routes.process import ProcessQuery, tab_page
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from starlette.responses import Response
 
     from seekpoint.schemas.state.process_state import State
 
 __all__ = ["ACTIONS", "OPERATIONS", "PAGES"]
 
-ACTIONS = (*gates.ACTIONS, *effects.ACTIONS, *control.ACTIONS, *history.ACTIONS, *bulk.ACTIONS)
+ACTIONS = (*gates.ACTIONS, *effects.ACTIONS, *control.ACTIONS, *history.ACTIONS, *bulk.ACTIONS, *reruns.ACTIONS)
 
 
 async def show_act(visit: Visit, query: ProcessQuery) -> Response:
@@ -29,10 +31,11 @@ async def show_act(visit: Visit, query: ProcessQuery) -> Response:
     named_process_key(query.id)
     recoverer = visit.parts.target.recoverer
     state = (await visit.parts.in_thread(lambda: recoverer.recover(query.id))).state
-    return await tab_page(visit, "process_act.html", query.id, **_choices(query.id, state))
+    agents = {one.name for one in visit.parts.options.agents}
+    return await tab_page(visit, "process_act.html", query.id, **_choices(query.id, state, agents))
 
 
-def _choices(process_id: str, state: State) -> dict[str, Any]:
+def _choices(process_id: str, state: State, agents: Collection[str]) -> dict[str, Any]:
     """Return which forms fit the state."""
     from seekpoint.schemas.state.calls import UNSETTLED
     from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -48,6 +51,8 @@ def _choices(process_id: str, state: State) -> dict[str, Any]:
         "may_redrive": is_failed,
         "may_rewind": is_open and state.cancelled is None,
         "is_fork": state.lineage.parent_id is not None,
+        "has_ended": state.agent is not None and (state.finished or is_failed),
+        "has_code": state.agent is not None and state.agent.name in agents,
         "seq": state.seq,
     }
 
