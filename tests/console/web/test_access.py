@@ -17,6 +17,7 @@ from consoles import Served, serving
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.console.web.acting.actions import ActionRequest
 from seekpoint.console.web.auth.identity import Role
+from seekpoint.console.web.auth.sessions import Session, SessionSigner, new_session
 from seekpoint.console.web.auth.tokens import TokenFile
 from seekpoint.console.web.declarations import NoQuery, Operation, Visit
 from seekpoint.console.web.options import ConsoleOptions
@@ -200,6 +201,18 @@ def test_a_session_outlives_a_restart(target: CommandTarget, tokens: dict[str, s
         port = second.url.rpartition(":")[2]
         assert client.get("/api/me", headers={"Cookie": f"seekpoint_{port}={cookie.value}"}).status_code == 200
         assert client.get("/api/me", headers={"Cookie": f"seekpoint_{port}=x{cookie.value}"}).status_code == 401
+
+
+def test_a_session_ends() -> None:
+    """After its time, and with a changed cookie; one that was signed for another purpose is none."""
+    signer, session = SessionSigner(b"k" * 32), new_session(1_000.0, "ann", "p")
+    cookie = signer.cookie(session)
+    assert signer.session(cookie, session.expires_at - 1.0) == session
+    assert signer.session(cookie, float(session.expires_at)) is None
+    assert SessionSigner(b"o" * 32).session(cookie, 1_000.0) is None
+    assert signer.opened("attempt", cookie, Session) is None
+    for wrong in ("", ".", cookie[1:], f"{cookie}0", cookie.replace(".", ""), "\u2603.\u2603"):
+        assert signer.session(wrong, 1_000.0) is None
 
 
 def test_a_change_needs_the_csrf_token(guarded: Served, tokens: dict[str, str]) -> None:

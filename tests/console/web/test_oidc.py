@@ -58,6 +58,7 @@ def test_the_request_to_the_provider(oidc_console: Served, provider: IdentityPro
             assert len({first[name][0], second[name][0]}) == 2
             assert len(first[name][0]) >= 43
         assert first["redirect_uri"] == [f"{oidc_console.url}/sign-in/callback"]
+        assert first["code_challenge_method"] == ["S256"]
         assert first["scope"] == ["openid profile email"]
         assert len({first["state"][0], first["nonce"][0], first["code_challenge"][0]}) == 3
         assert CLIENT_SECRET not in str(first)

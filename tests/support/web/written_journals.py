@@ -18,7 +18,7 @@ from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.wire.encoding import encode
 
-__all__ = ["CASE_BEGAN_US", "HOSTILE", "HOUR_US", "a_case", "many_steps", "write_entries"]
+__all__ = ["CASE_BEGAN_US", "HOSTILE", "HOUR_US", "a_case", "many_steps", "write_entries", "write_records"]
 
 CASE_BEGAN_US = 1_790_000_000_000_000
 HOUR_US = 3_600_000_000
@@ -28,6 +28,15 @@ HOSTILE = f"{_MARKUP}\u202egnp\x1b[31m [l](javascript:window.canary=3)"
 
 def write_entries(settings: Settings, entries: Iterable[Entry]) -> None:
     """Append the entries to the journal's file, which is made if there is none."""
+    _write(settings, ((entry.process_id.encode(), encode(entry), entry.id) for entry in entries))
+
+
+def write_records(settings: Settings, records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Append keys and values that may be no entries."""
+    _write(settings, ((key, value, number.to_bytes(16, "big")) for number, (key, value) in enumerate(records, 1)))
+
+
+def _write(settings: Settings, given: Iterable[tuple[bytes, bytes, bytes]]) -> None:
     assert settings.sqlite_path is not None
     reported = threading.Semaphore(0)
     failures: list[object] = []
@@ -39,7 +48,9 @@ def write_entries(settings: Settings, entries: Iterable[Entry]) -> None:
 
     with closing(SqliteLog(SqliteFile(settings.sqlite_path, settings), settings)) as log:
         appender, sent = log.appender(deliver), 0
-        records = [_record(log, entry) for entry in entries]
+        records = [
+            ProducerRecord(partition_of(key, log.partitions), key, value, own_id) for key, value, own_id in given
+        ]
         while sent < len(records):
             count = appender.send(records[sent : sent + 500])
             for _ in range(count):
@@ -47,11 +58,6 @@ def write_entries(settings: Settings, entries: Iterable[Entry]) -> None:
             sent += count
         appender.retire(5.0)
     assert failures == []
-
-
-def _record(log: SqliteLog, entry: Entry) -> ProducerRecord:
-    key = entry.process_id.encode()
-    return ProducerRecord(partition_of(key, log.partitions), key, encode(entry), entry.id)
 
 
 def _at(after_ms: int) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from starlette.responses import HTMLResponse, Response
 
+from seekpoint.console.render.call_errors import error_text
 from seekpoint.console.render.output import clean
 from seekpoint.console.web.formats import (
     amount,
@@ -43,6 +44,7 @@ class Templates:
         self._environment.filters |= {
             "clean": clean, "moment": moment, "short_time": short_time, "span": span_text, "amount": amount,
             "status_class": status_class, "call_class": call_class, "job_class": job_class, "short_error": short_error,
+            "error_text": error_text,
         }  # fmt: skip
         self._environment.globals |= {
             "static": bundle.address, "journal": journal,

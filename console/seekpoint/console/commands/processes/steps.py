@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seekpoint.console.render.call_errors import error_text
 from seekpoint.console.render.output import clean, emit, emit_json, say
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.options import AsJson, ProcessId, Wide
@@ -109,7 +110,7 @@ def _row(call: CallRecord, room: int | None) -> list[object]:
         _span(facts["duration_us"]),
         "-" if cost is None else cost,
         _cut(_shown(call.input), room),
-        _cut(_failure(facts["error"]) if has_failed else _shown(facts["output"]), room),
+        _cut(error_text(facts["error"]) if has_failed else _shown(facts["output"]), room),
     ]
 
 
@@ -119,11 +120,6 @@ def _status(call: CallRecord) -> str:
     if "promoted_from" in call.facts:
         return f"{call.status}, promoted"
     return f"{call.status}, inherited" if "inherited_from" in call.facts else call.status
-
-
-def _failure(error: dict[str, Any]) -> str:
-    """Return an error as ``seekpoint run`` prints it: its type and message."""
-    return f"{error['type'].rpartition(':')[2]}: {error['message']}"
 
 
 def _span(duration_us: int | None) -> str:

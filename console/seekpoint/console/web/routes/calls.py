@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
+from seekpoint.console.render.call_errors import error_text
 from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.formats import moment, span_text
-from seekpoint.console.web.json_texts import json_lines, short_json
+from seekpoint.console.web.json_texts import json_lines, short_json, shortened
 from seekpoint.console.web.routes.process import ProcessQuery, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.process_ids import named_process_key
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
-__all__ = ["OPERATIONS", "PAGES", "call_summary", "error_text"]
+__all__ = ["OPERATIONS", "PAGES", "call_summary"]
 
 
 class CallsQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -143,14 +144,8 @@ def call_summary(number: int, call: CallRecord) -> CallSummary:
         status=call.status, note=_note(call), attempts=len(call.attempts), started_at_us=facts["started_at_us"],
         duration_us=facts["duration_us"], usage=facts["usage"], cost_usd=facts["cost_usd"],
         input=short_json(call.input), output=short_json(call.output),
-        error=None if error is None else error_text(error),
+        error=None if error is None else shortened(error_text(error), 500),
     )  # fmt: skip
-
-
-def error_text(error: dict[str, Any]) -> str:
-    """Return an error as ``seekpoint run`` prints it: its type and message, shortened."""
-    text = f"{error['type'].rpartition(':')[2]}: {error['message']}"
-    return text if len(text) <= 500 else f"{text[:500]}…"
 
 
 def _note(call: CallRecord) -> str | None:
