@@ -126,6 +126,7 @@ async def test_a_result_that_does_not_come_is_a_timeout(log: MemoryLog) -> None:
             await run.result(0.05)
         assert (late.value.process_id, late.value.lifecycle, late.value.timeout_s) == ("case-1", "unknown", 0.05)
         assert (await client.status("case-1")).stage == "unknown"
+        assert "seekpoint worker MODULE" in late.value.hint  # not: look at the process that does not exist
 
 
 # --- synchronous ------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from seekpoint.schemas.errors import (
     InvalidName,
     JournalUnavailable,
     OwnerAlive,
+    Refused,
 )
 from seekpoint.schemas.log.log_ports import Batch
 
@@ -43,6 +44,17 @@ async def test_one_handle_a_process_on_a_node(log: MemoryLog) -> None:
                 await node.open("p")
         async with node.open("p") as process:
             assert process.state.epoch == 2
+
+
+async def test_a_node_that_was_not_started_says_so(log: MemoryLog) -> None:
+    """Its ``async with`` was forgotten: not an assertion without a word."""
+    node = Node.in_memory(log)
+    with pytest.raises(Refused, match="was not started; use it inside async with"):
+        await node.open("p")
+    with pytest.raises(Refused, match="was not started"):
+        await node.signal("p", "go")
+    async with node, node.open("p") as process:
+        assert process.state.epoch == 1
 
 
 async def test_a_handle_that_is_over_does_not_keep_its_process_from_being_opened_again(log: MemoryLog) -> None:

@@ -8,13 +8,14 @@ import inspect
 import threading
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_type
 
 import pytest
 
 from seekpoint.producers import Agent, Node, Process, Retry, VirtualClock, agent, check_replay
 from seekpoint.producers.durable.call_results import Turn
-from seekpoint.producers.sync import SyncNode, SyncProcess
+from seekpoint.producers.sync import SyncClient, SyncNode, SyncProcess
 from seekpoint.producers.testing import When, assert_replays, crash_at, history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import HandleClosed, Refused, UnknownProcess
@@ -52,6 +53,16 @@ def test_a_process_is_worked_as_from_async_code(node: SyncNode, log: MemoryLog) 
         assert process.state.context == {"status": "checking"}
     assert keys(log) == ["add:1", "add:2", "in:1", "1/round:1", "2/round:1"]
     assert node.recover("p").state.owner is None
+
+
+def test_a_file_serves_programs_that_are_not_async(tmp_path: Path) -> None:
+    """A node, and a client that submits to workers."""
+    file = tmp_path / "runs.db"
+    with SyncNode.local(file) as node, node.open("p") as process:
+        assert process.step("add", sum, [1, 2]) == 3
+    with SyncClient.local(file) as client:
+        client.submit("greet", "q", "Ada")
+        assert client.state("p").calls["add:1"].status == "succeeded"
 
 
 def test_what_was_done_is_remembered(node: SyncNode) -> None:

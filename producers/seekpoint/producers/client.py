@@ -280,9 +280,7 @@ class Client(ControlCalls):
             if state is not None and is_over(state):
                 return state
             stage = "unknown" if state is None else _stage(state)
-            raise ResultTimeout(
-                "the run did not end in time", process_id=process_id, timeout_s=timeout, lifecycle=stage
-            ) from exc
+            raise _too_late(process_id, timeout, stage) from exc
         finally:
             self._runtime.processes.end(followed, changed.set)
 
@@ -376,6 +374,17 @@ def _start_us(start_at: datetime | None, delay: float | timedelta | None) -> int
     if start_at.utcoffset() is None:
         raise Refused("start_at= needs a datetime with a time zone", hint="datetime(..., tzinfo=timezone.utc)")
     return int(start_at.timestamp() * 1_000_000)
+
+
+def _too_late(process_id: str, timeout: float | None, stage: str) -> ResultTimeout:
+    """Return the error for a run whose result did not come in time, with advice for a process that has no entry yet."""
+    hint = ResultTimeout.hint
+    if stage in ("unknown", "submitted"):
+        begun = "no worker has begun it" if stage == "submitted" else "no worker has begun it, or the id is wrong"
+        hint = f"{begun}: look with seekpoint workers, start one with seekpoint worker MODULE, then ask again"
+    return ResultTimeout(
+        "the run did not end in time", process_id=process_id, timeout_s=timeout, lifecycle=stage, hint=hint
+    )
 
 
 def _stage(state: State) -> str:

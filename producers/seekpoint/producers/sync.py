@@ -22,6 +22,7 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed
 
 if TYPE_CHECKING:
+    from os import PathLike
     from typing import Generic, Self, TypeVar, Unpack, cast, overload
 
     from seekpoint.producers.client import SubmitOptions, SubmittedRun
@@ -76,6 +77,11 @@ class SyncNode(_SyncMain):
         return cls(lambda: Node.connect(settings, projector=projector, **overrides))
 
     @classmethod
+    def local(cls, path: str | PathLike[str], **settings: Any) -> SyncNode:
+        """Make a node on an embedded log; see ``Node.local``."""
+        return cls(lambda: Node.local(path, **settings))
+
+    @classmethod
     def in_memory(cls, log: MemoryLog | None = None, *, clock: Clock | None = None, **settings: Any) -> SyncNode:
         """Make a node on a log in memory; see ``Node.in_memory``."""
         return cls(lambda: Node.in_memory(log, clock=clock, **settings))
@@ -114,6 +120,11 @@ class SyncClient(_SyncMain):
     def connect(cls, settings: Settings | None = None, **overrides: Any) -> SyncClient:
         """Make a client on Kafka; see ``Client.connect``."""
         return cls(lambda: Client.connect(settings, **overrides))
+
+    @classmethod
+    def local(cls, path: str | PathLike[str], **settings: Any) -> SyncClient:
+        """Make a client on an embedded log; see ``Client.local``."""
+        return cls(lambda: Client.local(path, **settings))
 
     @classmethod
     def in_memory(cls, log: MemoryLog, **settings: Any) -> SyncClient:

@@ -13,7 +13,7 @@ import pytest
 from open_files import OpenFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
 from seekpoint.consumers.sqlite.sqlite_records import insert_records
-from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.config.settings import Settings, local_settings
 from seekpoint.schemas.errors import InvalidSetting, JournalMismatch, JournalUnavailable, NewerFormat
 
 
@@ -155,6 +155,59 @@ def test_a_file_that_was_made_again_is_noticed(open_file: OpenFile, tmp_path: Pa
     _ = open_file().manifest
     with pytest.raises(JournalMismatch, match="made again"):
         log.check()
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("runs.db", "write sqlite:///runs.db"),
+        ("sqlite://runs.db", "write sqlite:///runs.db"),
+        ("file:///var/runs.db", "sqlite:////var/runs.db from the root"),
+        ("kafka://broker:9092", "bootstrap_servers"),
+        ("broker:9092", "bootstrap_servers"),
+        ("sqlite:///:memory:", "Node.in_memory()"),
+        ("postgres://x", "name a file"),
+        ("sqlite://me:secret@host/x", "name a file"),
+        (3, "see docs/settings.md"),
+    ],
+)
+def test_a_wrong_journal_url_is_refused_with_the_right_one(url: object, advice: str) -> None:
+    """As far as one can guess what was meant. A password is not repeated."""
+    with pytest.raises(InvalidSetting) as caught:
+        Settings(journal_url=url)  # type: ignore[arg-type]
+    assert advice in caught.value.hint
+    assert "secret" not in str(caught.value)
+
+
+def test_a_path_is_not_taken_for_a_url() -> None:
+    """``Node.local("sqlite:///runs.db")`` made a folder named ``sqlite:`` necessary."""
+    for given, path in (("sqlite:///runs.db", "'runs.db'"), ("sqlite:////a/b", "'/a/b'"), ("sqlite:x", "'x'")):
+        with pytest.raises(InvalidSetting, match="takes a path") as caught:
+            local_settings(given, {})
+        assert caught.value.hint == f"give {path}"
+
+
+def test_a_folder_and_a_file_of_an_early_version_are_refused_as_such(open_file: OpenFile, tmp_path: Path) -> None:
+    """Not as a file without permissions."""
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(JournalMismatch, match="is a folder"):
+        _ = open_file("folder").manifest
+    _ = open_file("early.db").manifest
+    early = sqlite3.connect(tmp_path / "early.db")
+    early.execute("DROP TABLE tables")
+    early.commit()
+    early.close()
+    with pytest.raises(JournalMismatch, match=r"another form.*no such table") as caught:
+        _ = open_file("early.db").manifest
+    assert "name another file" in caught.value.hint
+
+
+def test_a_missing_file_is_named_with_its_folder(open_file: OpenFile, tmp_path: Path) -> None:
+    """Most often the command was started somewhere else."""
+    with pytest.raises(JournalUnavailable) as caught:
+        _ = open_file("misspelt.db", must_exist=True).manifest
+    assert caught.value.file == str(tmp_path / "misspelt.db")
+    assert "the folder that you are in" in caught.value.hint
 
 
 def test_a_journal_url_is_checked() -> None:

@@ -31,15 +31,22 @@ def user_name(option: str) -> str:
 
 def parse_json(text: str, option: str) -> Any:
     """Parse a JSON text of the command line. Raises ``BadParameter``."""
+    import orjson
+
     from seekpoint.schemas.errors import SeekpointError
     from seekpoint.schemas.values.json_values import load
 
     try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as exc:
+        is_text = text[:1].isalpha() and not {'"', "'"} & {*text}
+        bare = f"; a text needs quotes of its own: '\"{text[:60]}\"'" if is_text else ""
+        reason = f"{exc.msg.partition(':')[0]} (character {exc.pos + 1}){bare}"
+        raise typer.BadParameter(f"{text[:60]!r} is not JSON: {reason}", param_hint=option) from None
+    try:
         return load(text)
-    except SeekpointError:
-        raise typer.BadParameter(
-            f"{text[:60]!r} is not JSON; a string needs quotes of its own", param_hint=option
-        ) from None
+    except SeekpointError as exc:
+        raise typer.BadParameter(f"{text[:60]!r} cannot be used: {exc.message}", param_hint=option) from None
 
 
 def with_node(settings: Settings, call: Callable[[Node], Coroutine[Any, Any, _T]]) -> _T:

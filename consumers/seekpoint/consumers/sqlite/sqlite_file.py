@@ -228,8 +228,9 @@ class SqliteFile:
         self._check_open()
         if self._must_exist and not self.path.exists():
             raise JournalUnavailable(
-                "there is no such file", file=str(self.path),
-                hint="look at journal_url; a node, a worker or a client creates the file when it starts",
+                "there is no such file", file=str(self.path.absolute()),
+                hint="look at journal_url, and at the folder that you are in; a node, a worker or a client creates the"
+                " file when it starts",
             )  # fmt: skip
         if not self._must_exist:
             self._make_private()
@@ -245,10 +246,13 @@ class SqliteFile:
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
+            if self.path.is_dir():
+                raise self._mismatch("the journal's file is a folder") from None
             return
         except OSError as exc:
+            reason = (exc.strerror or str(exc)).lower()
             raise JournalUnavailable(
-                f"the journal's file cannot be made: {exc.strerror}", file=str(self.path),
+                f"the journal's file cannot be made: {reason}", file=str(self.path.absolute()),
                 hint=_HINTS[sqlite3.SQLITE_CANTOPEN],
             ) from exc  # fmt: skip
 
@@ -362,8 +366,13 @@ def _translated(error: sqlite3.Error, path: Path) -> SeekpointError:
             f"the file is damaged: {error}", file=str(path),
             hint="keep a copy, then restore a backup, or what sqlite3's .recover finds in it",
         )  # fmt: skip
+    if code == sqlite3.SQLITE_ERROR and str(error).startswith(("no such table", "no such column")):
+        return JournalMismatch(
+            f"the file has another form than this code writes: {error}", file=str(path),
+            hint="a version before 0.1.0 made it: name another file in journal_url",
+        )  # fmt: skip
     return JournalUnavailable(
-        f"the journal's file cannot be used: {error}", file=str(path), hint=_HINTS.get(code, _HINT)
+        f"the journal's file cannot be used: {error}", file=str(path.absolute()), hint=_HINTS.get(code, _HINT)
     )
 
 

@@ -23,11 +23,11 @@ from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.producers.tail.partition_tail import Listener, PartitionTail
 from seekpoint.producers.tail.tail_follower import Follower
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import HandleClosed, LogTruncated, Retryable, SeekpointError
+from seekpoint.schemas.errors import HandleClosed, LogTruncated, Refused, Retryable, SeekpointError
 from seekpoint.schemas.log.log_ports import Batch, LogReader
 from seekpoint.schemas.log.tail import TailBatch
 
-__all__ = ["Tailer"]
+__all__ = ["Tailer", "not_started"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -106,8 +106,9 @@ class Tailer:
         """Return the tail of a partition. Follow the partition from ``position`` on if it is not followed."""
         tail = self._tails.get(partition)
         if tail is None:
+            now = self._now()
             tail = self._tails[partition] = PartitionTail(partition, position)
-            tail.read_at = self._now()
+            tail.read_at = now
             self._begin(tail)
         return tail
 
@@ -332,7 +333,8 @@ class Tailer:
 
     # --- running
     def _now(self) -> float:
-        assert self._loop is not None
+        if self._loop is None:
+            raise not_started()
         return self._loop.time()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -342,6 +344,11 @@ class Tailer:
 
     async def _run(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+
+def not_started() -> Refused:
+    """Return the error for a call on a node or client that was not started."""
+    return Refused("the node or client was not started", hint="use it inside async with, or await start() first")
 
 
 def _closed() -> HandleClosed:

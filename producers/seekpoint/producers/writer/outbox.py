@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 
 import msgspec
 
+from seekpoint.producers.tail.tailer import not_started
 from seekpoint.producers.writer.node_metrics import Histogram
 from seekpoint.producers.writer.pending import HandleStatus, Pending
 from seekpoint.schemas.config.error_texts import error_line, traceback_of
@@ -110,9 +111,10 @@ class Outbox:
 
     def push_external(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
         """Send an external entry; return the future of its offset. ``HandleClosed`` once the outbox is closed."""
-        assert self._loop is not None
         if self._closed:
             raise _closed()
+        if self._loop is None:
+            raise not_started()
         item = _External(self._loop.create_future())
         self._unanswered.add(item)
         self._queue.append(ProducerRecord(partition, key, value, item))

@@ -27,6 +27,8 @@ class SettingType(FrozenStruct, frozen=True):
     parse: Callable[[str], object]
     show: Callable[[object], str] = _show
     """Formats an illegal value for an error message, without secrets."""
+    advise: Callable[[object], str | None] = lambda _: None
+    """Returns what to write instead of an illegal value, if that is known."""
 
     def check(self, setting: str, value: object) -> None:
         """Raise ``InvalidSetting`` with the setting, the value and the expected type if ``value`` is illegal."""
@@ -44,7 +46,8 @@ class SettingType(FrozenStruct, frozen=True):
         raise self._error(setting, text)
 
     def _error(self, setting: str, value: object) -> InvalidSetting:
-        return InvalidSetting(f"{setting} must be {self.expected}", setting=setting, value=self.show(value))
+        hint = self.advise(value) or InvalidSetting.hint
+        return InvalidSetting(f"{setting} must be {self.expected}", setting=setting, value=self.show(value), hint=hint)
 
 
 def _whole(low: int, high: int) -> SettingType:
@@ -65,18 +68,40 @@ def _text(expected: str, pattern: str) -> SettingType:
     )
 
 
-def _or_none(inner: SettingType, show: Callable[[object], str] = _show) -> SettingType:
+def _or_none(
+    inner: SettingType,
+    show: Callable[[object], str] = _show,
+    advise: Callable[[object], str | None] = lambda _: None,
+) -> SettingType:
     return SettingType(
         f"{inner.expected}, or none",
         lambda value: value is None or inner.is_legal(value),
         lambda text: None if text.strip().lower() in ("", "none") else inner.parse(text),
         show,
+        advise,
     )
 
 
 def _show_url(value: object) -> str:
     # A text that is no URL may be a bare password.
     return mask_url(value) if isinstance(value, str) and re.match(r"(redis|rediss|unix)://", value) else MASK
+
+
+def _advise_url(value: object) -> str | None:
+    """Return what somebody meant who gave ``value`` as the journal's URL."""
+    if not isinstance(value, str):
+        return None
+    scheme, colon, rest = value.strip().partition(":")
+    path = rest.lstrip("/") if scheme.lower() in ("sqlite", "sqlite3", "file") else ""
+    if ":memory:" in value or scheme.lower() == "memory":
+        return "Node.in_memory() is a log in memory; to keep it, name a file: sqlite:///runs.db"
+    if path and "@" not in path:  # which may be a password
+        return f"write sqlite:///{path}, or sqlite:////{path} from the root of the file system"
+    if scheme.lower() == "kafka" or re.fullmatch(r"[^\s/:]+:\d{1,5}", value.strip()):
+        return "a journal on Kafka has no journal_url: leave it out, and give Kafka's address as bootstrap_servers"
+    if not colon and value.strip():
+        return f"write sqlite:///{value.strip()}"
+    return "name a file, such as sqlite:///runs.db"
 
 
 def parse_switch(text: str) -> bool:
@@ -102,7 +127,9 @@ SETTING_TYPES: Mapping[str, SettingType] = {
     "journal": _text(
         "1 to 200 of the characters a-z A-Z 0-9 . _ -, but not . or ..", r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,200}"
     ),
-    "journal_url": _or_none(_text("sqlite:///PATH, the file of an embedded log", r"sqlite:///\S(?:.*\S)?")),
+    "journal_url": _or_none(
+        _text("sqlite:///PATH, the file of an embedded log", r"sqlite:///(?!:memory:)\S(?:.*\S)?"), advise=_advise_url
+    ),
     "bootstrap_servers": _text("HOST:PORT, or several with commas", rf"{_BROKER}(?:\s*,\s*{_BROKER})*"),
     "redis_url": _or_none(
         _text("redis://HOST:PORT/DB, rediss://… or unix://…", r"(?:redis|rediss|unix)://\S*"), _show_url

@@ -201,7 +201,11 @@ class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames)
 
 def local_settings(path: str | os.PathLike[str], given: Mapping[str, Any]) -> Settings:
     """Return the settings of an embedded log in the file ``path``. Raises ``InvalidSetting``."""
-    return Settings(journal_url=f"{_SQLITE}{os.fspath(path)}", **given)
+    name = os.fspath(path)
+    if name.startswith("sqlite:"):
+        plain = name.removeprefix(_SQLITE) if name.startswith(_SQLITE) else name.removeprefix("sqlite:").lstrip("/")
+        raise InvalidSetting(f"local() takes a path, without {_SQLITE}", value=repr(name), hint=f"give {plain!r}")
+    return Settings(journal_url=f"{_SQLITE}{name}", **given)
 
 
 def _check_names(given: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ from seekpoint.console.services.client_calls import plain_value
 from seekpoint.console.services.import_path import load_agent
 from seekpoint.console.services.options import AgentName, AsJson, PriceFile, ProcessId
 from seekpoint.console.services.price_file import prices_in
+from seekpoint.console.services.send_and_confirm import parse_json
 
 __all__ = ["run"]
 
@@ -56,10 +57,10 @@ def run(
     if new and resume:
         raise typer.BadParameter("give --new or --resume, not both", param_hint="--new")
 
-    target.reachable(may_create=True)
+    begins = True if new else False if resume or input is None else None
+    target.reachable(may_create=begins is not False)
     loaded, value = load_agent(agent), _parse_input(input)
     known = prices_in(prices)
-    begins = True if new else False if resume or input is None else None
     try:
         result = asyncio.run(_run(target, process_id, loaded, value, take_over, retry_failed, begins, known))
     except UnknownProcess as absent:
@@ -87,18 +88,8 @@ def run(
 
 def _parse_input(text: str | None) -> Any:
     from seekpoint.producers.agent_run import RECORDED
-    from seekpoint.schemas.errors import UnserializableValue
-    from seekpoint.schemas.values.json_values import load
 
-    if text is None:
-        return RECORDED
-    import orjson
-
-    try:
-        orjson.loads(text)
-        return load(text)
-    except (orjson.JSONDecodeError, UnserializableValue, ValueError) as exc:
-        raise typer.BadParameter(f"not JSON: {exc}", param_hint="--input") from exc
+    return RECORDED if text is None else parse_json(text, "--input")
 
 
 class _AgentFailed(Exception):

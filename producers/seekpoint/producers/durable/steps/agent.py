@@ -146,7 +146,11 @@ def agent(
     ('greeter', '2', 32)
     """
     if type(name) is not str or not 1 <= len(name) <= _NAME_CHARACTERS_MAX or not name.isprintable():
-        raise InvalidName("an agent's name is a text of 1 to 200 printable characters", name=repr(name)[:80])
+        forgotten = f'put the name in front of the function: @agent("{getattr(name, "__name__", "name")}")'
+        raise InvalidName(
+            "an agent's name is a text of 1 to 200 printable characters", name=repr(name)[:80],
+            hint=forgotten if callable(name) else "use 1 to 200 printable characters",
+        )  # fmt: skip
 
     retry_of(retry_steps)
     retry_of(retry)
