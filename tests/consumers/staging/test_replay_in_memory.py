@@ -289,11 +289,13 @@ def test_original_timing_is_kept_across_partitions() -> None:
 def test_audit_entries_are_written_to_the_target_only() -> None:
     """Audit entries are written at the start and the end, never to the source's cluster."""
     source, target = filled(), staging()
-    Replay(source, target, Plan(prefix=""), names=("prod/a", "staging/b"), job="job-9").run()
+    names = ("prod/a", "staging/b")
+    Replay(source, target, Plan(prefix=""), names=names, job="job-9", actor="ann", reason="a drill").run()
     assert source.audits == []
     assert [key for key, _ in target.audits] == [b"job-9.started", b"job-9.finished"]
     last = json.loads(target.audits[-1][1])
     assert last["by"]
+    assert (last["actor"], last["reason"]) == ("ann", "a drill")
     assert last["source"] == {"name": "prod/a", "cluster_id": "prod", "topic": "memory.journal"}
     assert last["report"]["replayed"] == 40
 

@@ -10,6 +10,7 @@ from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.staging import MaskRules
     from seekpoint.producers import Agent, Prices
 
 __all__ = ["ConsoleOptions", "is_loopback"]
@@ -35,6 +36,8 @@ class ConsoleOptions(FrozenStruct, frozen=True, kw_only=True):
     """The agents that it can run again."""
     prices: Prices | None = None
     """The prices of the models of reruns."""
+    masks: MaskRules | None = None
+    """The rules that mask all replays into staging."""
 
     def check(self) -> None:
         """Raise ``InvalidSetting`` for an address that others can reach if nothing says who they are."""

@@ -13,13 +13,24 @@ from seekpoint.consumers.staging.replay_run import ReplayRun
 __all__ = ["audit_entry"]
 
 
-def audit_entry(run: ReplayRun, names: tuple[str, str], event: str, report: ReplayReport | None) -> tuple[bytes, bytes]:
-    """Return the key and value of an audit entry. ``event`` is started, resumed, stopped or finished."""
+def audit_entry(
+    run: ReplayRun,
+    names: tuple[str, str],
+    event: str,
+    report: ReplayReport | None,
+    asked_by: tuple[str | None, str | None] = (None, None),
+) -> tuple[bytes, bytes]:
+    """Return the key and value of an audit entry. ``event`` is started, resumed, stopped or finished.
+
+    ``asked_by`` is who asked for the replay, and why, if it is not the user of this program.
+    """
     source, target = run.source_facts, run.target_facts
     entry = {
         "what": event,
         "at_ms": time.time_ns() // 1_000_000,
         "by": _user_and_host(),
+        "actor": asked_by[0],
+        "reason": asked_by[1],
         "job": run.progress.job,
         "source": {"name": names[0], "cluster_id": source.cluster_id, "topic": source.topic},
         "target": {"name": names[1], "cluster_id": target.cluster_id, "topic": target.topic},

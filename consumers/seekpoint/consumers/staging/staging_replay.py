@@ -48,7 +48,8 @@ class Replay:
 
     Any thread may call ``pause``, ``resume`` and ``stop``. With a ``progress`` file, a replay that was stopped or
     killed continues when it is created with the same plan and ``run`` again. An existing ``offset_map`` raises
-    ``ReplayRefused``, unless ``overwrite``; the new one appears once source and target were found equal.
+    ``ReplayRefused``, unless ``overwrite``; the new one appears once source and target were found equal. The audit has
+    the ``actor`` who asked for it, and the ``reason``.
 
     >>> from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
     >>> source, target = MemoryTopic(2, cluster_id="prod"), MemoryTopic(2, cluster_id="staging")
@@ -68,6 +69,8 @@ class Replay:
         names: tuple[str, str] = ("source", "target"),
         is_staging: bool = True,
         job: str | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
         progress: str | Path | None = None,
         offset_map: str | Path | None = None,
         overwrite: bool = False,
@@ -79,6 +82,7 @@ class Replay:
         self._source = source
         self._target = target
         self._names = names
+        self._asked_by = actor, reason
         self._is_staging = is_staging
         self._job = job or f"replay-{uuid4().hex[:12]}"
         resumable = progress is not None and not isinstance(target, CaptureTarget)  # a file is written from its start
@@ -297,7 +301,7 @@ class Replay:
                 self._target.put_schemas(missing)
 
     def _audit(self, run: ReplayRun, event: str, report: ReplayReport | None = None) -> None:
-        self._target.audit(*audit_entry(run, self._names, event, report))
+        self._target.audit(*audit_entry(run, self._names, event, report, self._asked_by))
 
     def _report(
         self,

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from seekpoint.console.web.auth.tokens import TokenFile
+    from seekpoint.consumers.staging import MaskRules
 
 from seekpoint.console.render.output import announce, emit, emit_json, emit_json_list, say
 from seekpoint.console.render.tables import Column, emit_table
@@ -54,6 +55,10 @@ def console(
         typer.Option("--module", "-m", metavar="MODULE", help="A module whose agents reruns may run, in the console."),
     ] = None,
     prices: PriceFile = None,
+    masks: Annotated[
+        Path | None,
+        typer.Option("--masks", metavar="FILE", help="Mask replays into staging with the rules in this file."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Serve pages that show the journal's processes, and a JSON API. Stops at SIGTERM or Ctrl-C.
@@ -71,6 +76,7 @@ def console(
         host=host, port=port, allow_changes=allow_changes, tokens=tokens, oidc=oidc,
         allowed_hosts=tuple(allowed_hosts or ()), is_https=https,
         agents=tuple(chosen_agents(None, modules).values()) if modules else (), prices=prices_in(prices),
+        masks=None if masks is None else _mask_rules(masks),
     )  # fmt: skip
     options.check()
     target.reachable()
@@ -129,6 +135,12 @@ def remove_token(name: _TokenName, tokens: _Tokens = None, json: AsJson = False)
         emit_json({"name": name, "file": str(file.path)})
     else:
         say(f"removed from {file.path}: {name}")
+
+
+def _mask_rules(path: Path) -> MaskRules:
+    from seekpoint.consumers.staging import MaskRules
+
+    return MaskRules.load(path)
 
 
 def _file(tokens: Path | None) -> TokenFile:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from seekpoint.console.exit_codes import EXIT_INTERRUPTED
-from seekpoint.console.render.output import clean, counted, emit, emit_json, say, warn
+from seekpoint.console.render.output import clean, emit, emit_json, say, warn
 from seekpoint.console.render.progress import ReadingProgress
+from seekpoint.console.render.replay_reports import replay_summary, replay_warnings
 from seekpoint.console.render.tables import Column, emit_table
+from seekpoint.console.services.staging_replays import offsets_copied, replay_clusters, replay_progress_file
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from seekpoint.consumers.staging import Plan, Replay, ReplayReport, Selection
+    from seekpoint.consumers.staging import Replay, ReplayReport, Selection
     from seekpoint.consumers.staging.copy.copy_stats import CopyStats
     from seekpoint.consumers.staging.replay_ports import OffsetRange
-    from seekpoint.schemas.config.cluster_profiles import Cluster
 
 from seekpoint.console.services.completion import complete_process_ids
 from seekpoint.console.services.options import AsJson, Wide
@@ -28,7 +29,6 @@ from seekpoint.console.services.time_option import parse_time
 __all__ = []
 
 _COLUMNS = (Column("partition", right=True), Column("records", right=True), Column("bytes", right=True))
-_GAPS_MAX = 20
 
 PartitionsName: TypeAlias = Literal["auto", "keep", "by-key"]
 
@@ -144,9 +144,9 @@ def replay(
         seeded=seeded,
         strip_headers=() if keep_headers else STRIPPED,
     )
-    file = None if dry_run else progress or _progress_path(plan, source, into)
+    file = None if dry_run else progress or replay_progress_file(plan, source, into)
     files: dict[str, Any] = {"progress": file, "offset_map": offset_map, "overwrite": overwrite}
-    with Replay.connect(source, into, plan, clusters=_clusters(target), **files) as staged:
+    with Replay.connect(source, into, plan, clusters=replay_clusters(target), **files) as staged:
         report = _run_with_progress(staged, dry_run)
     if json:
         emit_json(report.to_dict())
@@ -208,28 +208,6 @@ def _ids(path: Path) -> Iterator[str]:
     return (line for line in lines if line)
 
 
-def _clusters(target: CommandTarget) -> Mapping[str, Cluster]:
-    """Return the cluster profiles. ``default`` is the cluster that other commands use."""
-    from seekpoint.schemas.config.cluster_profiles import DEFAULT_CLUSTER, Cluster, load_clusters
-
-    return {**load_clusters(target.config), DEFAULT_CLUSTER: Cluster(name=DEFAULT_CLUSTER, settings=target.settings)}
-
-
-def _progress_path(plan: Plan, source: str, into: str) -> Path | None:
-    """Return the progress file. Its name derives from the options, so the same command finds it again."""
-    from seekpoint.console.services.target import home
-
-    if into.endswith(".spk"):
-        return None
-    from seekpoint.consumers.staging.capture.new_file import writing
-    from seekpoint.schemas.config.private_files import private_directory
-
-    file = home() / f"replay-{plan.digest(source, into)}.json"
-    with writing("the progress file", file):
-        private_directory(home())
-    return file
-
-
 def _run_with_progress(staged: Replay, dry_run: bool) -> ReplayReport:
     """Run the replay with a progress bar. Ctrl-C stops it cleanly; a second Ctrl-C at once."""
     import signal
@@ -261,11 +239,9 @@ class _ReplayProgress:
 
     def show(self, stats: CopyStats, ranges: Sequence[OffsetRange]) -> None:
         """Update the bar."""
+        done, total = offsets_copied(stats, ranges)
         if self._bar is None:
-            self._bar = ReadingProgress(
-                self._what, sum(each.stop - each.start for each in ranges), "records"
-            ).__enter__()
-        done = sum(max(0, stats.positions.get(each.partition, each.start) - each.start) for each in ranges)
+            self._bar = ReadingProgress(self._what, total, "records").__enter__()
         self._bar.describe(self._what + (f", {stats.behind_s:.1f} s late" if stats.behind_s >= 0.1 else ""))
         self._bar.advance(done - self._done)
         self._done = done
@@ -283,21 +259,6 @@ def _show(report: ReplayReport, *, wide: bool) -> None:
         emit(f"{sample.partition}:{sample.offset}")
         emit(clean(f"  before  {sample.before}"))
         emit(clean(f"  after   {sample.after}"))
-    for gap in report.gaps[:_GAPS_MAX]:
-        warn(f"partition {gap.partition}, offsets {gap.start} to {gap.stop - 1}: {gap.why}")
-    if len(report.gaps) > _GAPS_MAX:
-        warn(f"and {len(report.gaps) - _GAPS_MAX} more gaps; --json lists all")
-    for why, count in report.left_out.items():
-        warn(f"{counted(count, 'record')} {why}")
-    for note in (*report.notes, *(f"states will differ: {reason}" for reason in report.not_foldable)):
-        warn(note)
-    say(_summary(report))
-
-
-def _summary(report: ReplayReport) -> str:
-    records = f"{counted(report.replayed, 'record')}, {report.bytes:,} bytes"
-    if report.dry_run:
-        return f"{records} would be replayed, in about {report.estimate_s:,.0f} s; nothing was written"
-    late = f", 99 of 100 not later than {report.lateness['p99_ms']:g} ms" if report.lateness["max_ms"] else ""
-    checked = "; source and target match" if report.checked else ""
-    return f"{records} replayed as {report.job}, {report.records_per_s:,.0f} a second{late}{checked}"
+    for text in replay_warnings(report):
+        warn(text)
+    say(replay_summary(report))

@@ -55,6 +55,7 @@ class Job:
         self.state = "waiting"
         self._progress: tuple[int, int | None, str] = (0, None, "")
         self._began = self._ended = 0.0
+        self._first: int | None = None
         self._text = ""
         self._result: dict[str, Any] = {}
         self._error: ApiError | None = None
@@ -62,6 +63,7 @@ class Job:
     def progress(self, done: int, total: int | None, unit: str) -> None:
         """Say how far it is."""
         self._progress = done, total, unit
+        self._first = done if self._first is None else self._first  # one that goes on has done a part before
 
     def stop(self) -> None:
         """Make it end early. It may take a moment; what was done stays."""
@@ -74,7 +76,8 @@ class Job:
         """Return how it is now."""
         done, total, unit = self._progress
         elapsed = (self._ended or time.monotonic()) - self._began if self._began else 0.0
-        rate = done / elapsed if done and elapsed > 0 else None
+        ahead = done - (self._first or 0) or done
+        rate = ahead / elapsed if ahead and elapsed > 0 else None
         left = None if total is None or self._ended else max(0, total - done)
         eta = None if left is None or rate is None else left / rate
         return JobFacts(

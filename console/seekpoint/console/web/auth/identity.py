@@ -15,9 +15,9 @@ class Role(IntEnum):
     VIEWER = 1
     """Look at everything."""
     OPERATOR = 2
-    """Answer, stop, resume and redrive processes."""
+    """Change processes, begin reruns and replays, stop them."""
     ADMIN = 3
-    """Rewind, fork, settle effects, replay into staging."""
+    """Everything."""
 
     @property
     def title(self) -> str:

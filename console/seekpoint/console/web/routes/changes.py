@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.console.render.gate_rows import gates_of
 from seekpoint.console.services.control_checks import is_asked_to_stop
 from seekpoint.console.services.effect_facts import effects_of
-from seekpoint.console.web.acting import bulk, control, effects, gates, history, reruns
+from seekpoint.console.web.acting import bulk, control, effects, gates, history, reruns, staging
 from seekpoint.console.web.auth.identity import Role
 from seekpoint.console.web.data.board import ListQuery
 from seekpoint.console.web.declarations import Operation, Page, Visit
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ACTIONS", "OPERATIONS", "PAGES"]
 
-ACTIONS = (*gates.ACTIONS, *effects.ACTIONS, *control.ACTIONS, *history.ACTIONS, *bulk.ACTIONS, *reruns.ACTIONS)
+ACTIONS = (
+    *gates.ACTIONS,
+    *effects.ACTIONS,
+    *control.ACTIONS,
+    *history.ACTIONS,
+    *bulk.ACTIONS,
+    *reruns.ACTIONS,
+    *staging.ACTIONS,
+)
 
 
 async def show_act(visit: Visit, query: ProcessQuery) -> Response:

@@ -13,6 +13,8 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from seekpoint.console.services.target import CommandTarget
+
 __all__ = ["OPERATIONS", "PAGES"]
 
 
@@ -40,9 +42,18 @@ async def get_job(visit: Visit, query: JobQuery) -> JobFacts:
 
 async def show_jobs(visit: Visit, query: NoQuery) -> Response:
     """Show all jobs."""
-    return visit.parts.templates.page(
-        visit, "jobs.html", jobs=visit.parts.jobs.listed(), may_replay=visit.parts.target.settings.sqlite_path is None
+    parts = visit.parts
+    staging = None if parts.target.settings.sqlite_path is not None else await parts.in_thread(_staging, parts.target)
+    return parts.templates.page(
+        visit, "jobs.html", jobs=parts.jobs.listed(), staging=staging, is_masked=parts.options.masks is not None
     )
+
+
+def _staging(target: CommandTarget) -> list[str]:
+    """Return the names of the clusters that a replay may write to."""
+    from seekpoint.console.services.staging_replays import replay_clusters
+
+    return [name for name, cluster in replay_clusters(target).items() if cluster.is_staging]
 
 
 async def show_job(visit: Visit, query: JobQuery) -> Response:

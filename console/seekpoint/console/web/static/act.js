@@ -16,7 +16,8 @@ function bodyOf(form) {
   for (const field of form.elements) {
     if (!field.name || field.value === "" || (field.type === "checkbox" && !field.checked)) continue;
     const value = field.type === "checkbox" ? true : "number" in field.dataset ? Number(field.value) : field.value;
-    if ("list" in field.dataset) (body[field.name] ??= []).push(value);
+    if ("lines" in field.dataset) body[field.name] = value.split("\n").map((line) => line.trim()).filter((line) => line !== "");
+    else if ("list" in field.dataset) (body[field.name] ??= []).push(value);
     else body[field.name] = value;
   }
   return body;
