@@ -86,7 +86,7 @@ def test_a_replay_shows_how_far_it_is_is_stopped_and_goes_on(
     assert 0 < part < 30
     with Caller(acting) as caller:
         job = caller.act("replay", into=f"staging/{topic}", reason="go on")["facts"]["job"]
-        found = browser.until(lambda: ended(caller, job), 60)
+        found = browser.until(lambda: ended(caller, job), 60) or {}
     assert (found["state"], found["result"]["complete"], found["result"]["checked"]) == ("finished", True, True)
     values = b"".join(row[3] or b"" for row in world.read(topic))
     assert len(world.read(topic)) > part
