@@ -243,21 +243,36 @@ def test_nothing_is_prepared_beside_a_transaction(bench: Bench) -> None:
     bench.loop.close()
 
 
-def test_a_call_of_the_view_has_a_thousand_entries_at_most(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call of the view blocks all other calls, so its size is limited."""
-    spans: list[tuple[int, int]] = []
+@pytest.mark.parametrize(
+    ("processes", "size", "entries", "stops"),
+    [
+        (1, 1, 4_500, [4_000, 4_501]),
+        (1_000, 1, 2_500, [2_501]),
+        (1_001, 1, 2_500, [1_000, 2_000, 2_501]),
+        (1, 4_000, 1_500, [1_000, 1_501]),
+    ],
+    ids=["one process", "a thousand processes", "more processes", "large entries"],
+)
+def test_a_call_of_the_view_has_a_limited_number_of_entries_processes_and_bytes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, processes: int, size: int, entries: int, stops: list[int]
+) -> None:
+    """A call of the view blocks all other calls, so it takes fewer records of many processes, and of large ones."""
+    found: list[int] = []
     write = bench.view.write
 
     def watched(partition: int, token: str, position: int, applied: int, *rest: Any) -> bool:
-        spans.append((position, applied + 1))
+        found.append(applied + 1)
         return write(partition, token, position, applied, *rest)
 
     monkeypatch.setattr(bench.view, "write", watched)
-    for number in range(2_500):
-        bench.owner.update("n", str(number))
+    others = [Owner(bench.log.append, 1, f"case-{number}") for number in range(18, 17 + processes)]
+    for owner in others:
+        owner.claim()
+    for _ in range(entries - len(others)):
+        bench.owner.update("n", f'"{"x" * size}"')
     bench.group.assign()
     bench.turns()
-    assert spans == [(0, 1_000), (1_000, 2_000), (2_000, 2_501)]
+    assert found == stops
     bench.loop.close()
 
 

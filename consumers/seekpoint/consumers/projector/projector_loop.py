@@ -18,14 +18,15 @@ from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.consumers.recovery_service.requested_checkpoints import CheckpointRequests
 from seekpoint.schemas.errors import JournalGap, Retryable, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.log.log_ports import Record
 
 __all__ = ["Lag", "ProjectorLoop"]
 
 _logger = logging.getLogger("seekpoint.consumers")
 
-_BATCH_RECORDS = 2_000
-_WRITE_RECORDS = 1_000
-"""In one call of the view, which blocks all other calls meanwhile: 4 ms."""
+_BATCH_RECORDS = 4_000
+_WRITE_PROCESSES = 1_000
+_WRITE_BYTES = 4_194_304
 _POLL_S = 0.1
 _BUSY_POLL_S = 0.005
 """The wait of a poll while partitions are to be prepared."""
@@ -226,8 +227,9 @@ class ProjectorLoop:
             fetched.partition, start, fetched.next_offset, records
         ):
             return
-        for at in range(0, max(1, len(records)), _WRITE_RECORDS):
-            some, rest = records[at : at + _WRITE_RECORDS], at + _WRITE_RECORDS
+        size = _write_size(records)
+        for at in range(0, max(1, len(records)), size):
+            some, rest = records[at : at + size], at + size
             next_offset = records[rest].offset if rest < len(records) else fetched.next_offset
             if not projection.project(some, next_offset, fetched.leader_epoch):
                 return
@@ -292,3 +294,14 @@ class ProjectorLoop:
 
     def _note_damage(self, partition: int, key: bytes, why: str) -> None:
         self._damages[partition] += 1
+
+
+def _write_size(records: Sequence[Record]) -> int:
+    """Return how many of ``records`` one call of the view takes.
+
+    The call blocks all other calls: 1 ms for 50 processes, 1,000 entries or about 1 MiB. Fewer calls cost less, because
+    the entries of a process in one call are one change.
+    """
+    are_few = len({record.key for record in records}) <= _WRITE_PROCESSES
+    are_small = sum([len(record.value or b"") for record in records]) <= _WRITE_BYTES
+    return _BATCH_RECORDS if are_few and are_small else _WRITE_PROCESSES
