@@ -37,7 +37,7 @@ def test_shell_completion_completes() -> None:
     words = {"_SEEKPOINT_COMPLETE": "complete_bash", "COMP_WORDS": "seekpoint top", "COMP_CWORD": "1"}
     script = "import sys; from seekpoint.console.cli import main; sys.exit(main([]))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=words, check=False)
-    assert ran.stdout.split() == ["topics"]
+    assert ran.stdout.split() == ["top", "topics"]
 
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
