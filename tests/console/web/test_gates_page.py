@@ -59,6 +59,8 @@ def test_a_gate_is_approved_by_keys_alone(browser: Browser, acting: Served, jour
     browser.one("tr.detail [name=reason]").send_keys("a good customer" + Keys.ENTER)
     browser.until(lambda: browser.all(".plan li.does"))
     assert "answers approve:1 with yes, as ann" in browser.text(".plan")
+    assert '<img src=x onerror=\\"document.title=1\\">' in browser.text(".plan")
+    assert browser.all(".plan img") == []
     assert browser.violations(axe) == []
     assert work_on(journal, _gate_is_open)
     browser.press(Keys.ENTER)
@@ -153,6 +155,7 @@ def test_an_effect_in_doubt_is_settled(browser: Browser, journal: Settings, acti
     browser.until(lambda: browser.all("tr.detail form.act"))
     evidence = browser.text("tr.detail")
     assert "effect intended, attempt 1" in evidence
+    assert "epoch 1, offset" in evidence
     assert "at_most_once" in evidence
     Select(browser.one("tr.detail [name=outcome]")).select_by_value(outcome)
     if outcome == "succeeded":

@@ -55,12 +55,12 @@ def effect_facts(process_id: str, key: str, call: Call, state: State) -> dict[st
     }
 
 
-def effect_entries(target: CommandTarget, process_id: str, key: str) -> list[dict[str, Any]]:
-    """Return every entry about an effect, as plain data, in log order."""
+def effect_entries(target: CommandTarget, process_id: str, key: str) -> list[Logged]:
+    """Return every entry about an effect, in log order."""
     from seekpoint.consumers.recovery.process_history import history
 
     return [
-        entry_facts(logged)
+        logged
         for batch in history(target.recoverer, process_id, kinds=_KINDS)
         for logged in batch
         if getattr(logged.entry.body, "key", None) == key

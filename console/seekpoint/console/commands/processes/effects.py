@@ -17,6 +17,7 @@ from seekpoint.console.services.effect_facts import (
     effect_facts,
     effects_from_journal,
     effects_of,
+    entry_facts,
     ordered_effects,
     unresolved_effect,
 )
@@ -84,7 +85,7 @@ def show(
             why = "the process is finished" if state.finished else "its turn is over"
             say(clean(f"{process_id}: {why}, its state no longer has {key}; read from the journal"))
     facts = effect_facts(process_id, key, an_effect(process_id, key, call), state)
-    entries = effect_entries(target, process_id, key)
+    entries = [entry_facts(one) for one in effect_entries(target, process_id, key)]
     if json:
         emit_json({**facts, "entries": entries})
         return

@@ -95,7 +95,7 @@ def _checked(target: CommandTarget, verb: Verb, ids: list[str]) -> tuple[dict[st
             try:
                 facts = {**verb.facts(process_id, found.state), **standing(found.state)}
             except SeekpointError as exc:
-                may_not[process_id] = exc.message
+                may_not[process_id] = exc.message.removesuffix(", nothing was sent")
             else:
                 may[process_id] = sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:16]
     return may, may_not

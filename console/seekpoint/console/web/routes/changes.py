@@ -62,6 +62,7 @@ def _choices(process_id: str, state: State, agents: Collection[str]) -> dict[str
         "has_ended": state.agent is not None and (state.finished or is_failed),
         "has_code": state.agent is not None and state.agent.name in agents,
         "seq": state.seq,
+        "keys": [key for key, call in state.calls.items() if call.status != "started"][-200:],
     }
 
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 from seekpoint.console.web.acting.gates import gate_facts
 from seekpoint.console.web.data.waiting import Waiting, waiting_in
 from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.formats import moment
 from seekpoint.console.web.json_texts import json_lines
 from seekpoint.console.web.routes.process import ProcessQuery, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -36,7 +37,7 @@ class GateAnswer(FrozenStruct, frozen=True, kw_only=True):
 
 
 class EffectAnswer(FrozenStruct, frozen=True, kw_only=True):
-    """An effect with every entry about it, as ``seekpoint effects show --json`` has it."""
+    """An effect with every entry about it, as ``seekpoint effects show --json`` has it, and with epochs and times."""
 
     process_id: str
     effect: dict[str, Any]
@@ -65,15 +66,25 @@ async def get_effect(visit: Visit, query: KeyQuery) -> EffectAnswer:
 
 
 def _effect(target: CommandTarget, query: KeyQuery) -> EffectAnswer:
-    from seekpoint.console.services.effect_facts import an_effect, effect_entries, effect_facts, effects_from_journal
+    from seekpoint.console.services.effect_facts import (
+        an_effect,
+        effect_entries,
+        effect_facts,
+        effects_from_journal,
+        entry_facts,
+    )
 
     state = target.recoverer.recover(query.id).state
     call = state.calls.get(query.key)
     if call is None and (state.finished or state.turn):
         call = effects_from_journal(target, query.id).get(query.key)
     facts = effect_facts(query.id, query.key, an_effect(query.id, query.key, call), state)
+    entries = [
+        {**entry_facts(one), "epoch": None if one.entry.seq is None else one.entry.epoch, "time": moment(one.entry.ts)}
+        for one in effect_entries(target, query.id, query.key)
+    ]
     return EffectAnswer(
-        process_id=query.id, effect=facts, entries=effect_entries(target, query.id, query.key),
+        process_id=query.id, effect=facts, entries=entries,
         owner_node=state.owner_node, epoch=state.epoch,
     )  # fmt: skip
 
