@@ -13,7 +13,7 @@ import pytest
 
 from owners import Owner
 from seekpoint.compose import TopicFinding
-from seekpoint.console.commands.journal.dlq import hex_lines, letter_facts, place_of
+from seekpoint.console.commands.journal.dlq import place_of
 from seekpoint.console.commands.processes.log import EntryFilter
 from seekpoint.console.render.entry_lines import ENTRY_COLUMNS, entry_facts, entry_row
 from seekpoint.console.render.states import (
@@ -26,6 +26,7 @@ from seekpoint.console.render.states import (
 )
 from seekpoint.console.render.tables import Table
 from seekpoint.console.render.topic_findings import grouped
+from seekpoint.console.services.dead_letter_facts import hex_lines, letter_facts
 from seekpoint.consumers import DeadLetter, Recovered, Recoverer
 from seekpoint.consumers.recovery.process_history import Logged, history
 from seekpoint.producers import Node, Process, agent

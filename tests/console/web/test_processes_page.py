@@ -15,7 +15,7 @@ from seekpoint.console.web.app import make_parts
 from seekpoint.console.web.data.board import ListQuery
 from seekpoint.console.web.data.log_source import LogSource
 from seekpoint.console.web.options import ConsoleOptions
-from seekpoint.console.web.routes.processes import list_renderer
+from seekpoint.console.web.routes.processes import list_stream
 from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings
 
@@ -142,8 +142,7 @@ def test_viewers_share_one_reader(target: CommandTarget) -> None:
     async def watch(viewers: int) -> tuple[int, int]:
         parts = make_parts(target, ConsoleOptions(), "ann")
         parts.board.start()
-        render = list_renderer(parts.templates)
-        streams = [parts.streams.lists(ListQuery(), render) for _ in range(viewers)]
+        streams = [list_stream(parts, ListQuery()) for _ in range(viewers)]
         for stream in streams:
             await anext(stream)
         await asyncio.sleep(2.5)

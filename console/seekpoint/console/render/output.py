@@ -20,6 +20,7 @@ __all__ = [
     "emit_json_list",
     "fail",
     "is_abandoned",
+    "ranges",
     "report_incomplete",
     "say",
     "set_json",
@@ -198,3 +199,18 @@ def fail(message: str, *, code: str = "Failed", about: Mapping[str, Any] | None 
 def _tinted(word: str, colour: str) -> str:
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
     return word if plain else f"\x1b[1;{colour}m{word}\x1b[0m"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return ascending numbers as ranges.
+
+    >>> ranges([0, 1, 2, 5, 7, 8])
+    '0-2, 5, 7-8'
+    """
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans) or "-"

@@ -24,6 +24,9 @@ from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
 from seekpoint.console.web.auth.tokens import TokenFile
 from seekpoint.console.web.data.board_poller import BoardPoller
 from seekpoint.console.web.data.histories import Histories
+from seekpoint.console.web.data.letter_index import LetterIndex
+from seekpoint.console.web.data.pipeline_poller import PipelinePoller
+from seekpoint.console.web.data.poller import Poller
 from seekpoint.console.web.data.streams import Streams
 from seekpoint.console.web.dispatch import json_response, no_such_page, operation_route, page_route
 from seekpoint.console.web.failures import Failure
@@ -63,7 +66,7 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
     elif tokens is not None:
         tokens.tokens()  # a missing or damaged file is an error now, not at the first request
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="seekpoint-console")
-    board = BoardPoller(target, threads)
+    board, pipeline = BoardPoller(target, threads), PipelinePoller(target, threads)
     bundle = StaticBundle()
     is_secure = options.is_https or (oidc is not None and (oidc.address or "").startswith("https:"))
     cookie_name = f"seekpoint_{options.port}"
@@ -82,6 +85,9 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
         version=version("seekpoint"),
         board=board,
         streams=Streams(board),
+        pipeline=pipeline,
+        pipeline_streams=Streams(pipeline),
+        letters=LetterIndex(target),
         histories=Histories(target),
         plans=PlanKeeper(),
         jobs=Jobs(target.scrub),
@@ -99,12 +105,15 @@ def make_app(parts: ConsoleParts, options: ConsoleOptions, operations: Sequence[
 
     @asynccontextmanager
     async def run(app: Starlette) -> AsyncIterator[None]:
-        parts.board.start()
+        pollers: tuple[Poller, ...] = (parts.board, parts.pipeline)
+        for poller in pollers:
+            poller.start()
         try:
             yield
         finally:
-            parts.streams.close()
-            await parts.board.stop()
+            parts.close_streams()
+            for poller in pollers:
+                await poller.stop()
             await asyncio.to_thread(parts.jobs.close)
             parts.threads.shutdown()
 

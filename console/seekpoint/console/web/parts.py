@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
     from seekpoint.console.web.data.board_poller import BoardPoller
     from seekpoint.console.web.data.histories import Histories
+    from seekpoint.console.web.data.letter_index import LetterIndex
+    from seekpoint.console.web.data.pipeline_poller import PipelinePoller
     from seekpoint.console.web.data.streams import Streams
     from seekpoint.console.web.options import ConsoleOptions
     from seekpoint.console.web.rendering import Templates
@@ -39,11 +41,20 @@ class ConsoleParts:
     bundle: StaticBundle
     board: BoardPoller
     streams: Streams
+    """Of the board."""
+    pipeline: PipelinePoller
+    pipeline_streams: Streams
+    letters: LetterIndex
     histories: Histories
     plans: PlanKeeper
     jobs: Jobs
     options: ConsoleOptions
     threads: ThreadPoolExecutor
+
+    def close_streams(self) -> None:
+        """End the streams of all viewers."""
+        self.streams.close()
+        self.pipeline_streams.close()
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Return the result of a blocking call, such as a read of the journal, that runs in a thread."""

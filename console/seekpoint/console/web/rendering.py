@@ -10,7 +10,7 @@ import jinja2
 from starlette.responses import HTMLResponse, Response
 
 from seekpoint.console.render.call_errors import error_text
-from seekpoint.console.render.output import clean
+from seekpoint.console.render.output import clean, ranges
 from seekpoint.console.web.formats import (
     amount,
     call_class,
@@ -44,7 +44,7 @@ class Templates:
         self._environment.filters |= {
             "clean": clean, "moment": moment, "short_time": short_time, "span": span_text, "amount": amount,
             "status_class": status_class, "call_class": call_class, "job_class": job_class, "short_error": short_error,
-            "error_text": error_text,
+            "error_text": error_text, "ranges": ranges,
         }  # fmt: skip
         self._environment.globals |= {
             "static": bundle.address, "journal": journal,

@@ -16,9 +16,9 @@ from seekpoint.schemas.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from seekpoint.console.services.target import CommandTarget
-    from seekpoint.console.web.data.streams import Streams
     from seekpoint.console.web.declarations import Operation
     from seekpoint.console.web.options import ConsoleOptions
+    from seekpoint.console.web.parts import ConsoleParts
 
 __all__ = ["run_console"]
 
@@ -28,12 +28,12 @@ _CLOSE_TIMEOUT_S = 5
 class _Server(uvicorn.Server):
     """A server that ends the streams of viewers first: otherwise it would wait until they go."""
 
-    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
+    def __init__(self, config: uvicorn.Config, parts: ConsoleParts) -> None:
         super().__init__(config)
-        self._streams = streams
+        self._parts = parts
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._streams.close()
+        self._parts.close_streams()
         await super().shutdown(sockets)
 
 
@@ -59,7 +59,7 @@ def run_console(
             make_app(parts, options, operations), log_level="warning", access_log=False, server_header=False,
             lifespan="on", timeout_graceful_shutdown=_CLOSE_TIMEOUT_S, ws="none",
         )  # fmt: skip
-        server = _Server(config, parts.streams)
+        server = _Server(config, parts)
         on_server(server)
         on_ready(f"{options.address}/")
         await server.serve(sockets=[listening])

@@ -23,7 +23,7 @@ from seekpoint.schemas.log.manifest import FORMAT
 from seekpoint.schemas.wire.avro_primitives import Get, get_bool, get_long, get_text
 from seekpoint.schemas.wire.avro_schema import schema_json
 
-__all__ = ["EntryReader", "entry_reader", "record_fields", "refuse_newer_format", "strip_metadata"]
+__all__ = ["EntryReader", "compiled_reader", "entry_reader", "record_fields", "refuse_newer_format", "strip_metadata"]
 
 EntryReader: TypeAlias = Callable[[bytes, int, bool], tuple[Entry, int]]
 """(record, position, whether only a body that restores a state may be so large) -> (entry, next position)."""
@@ -71,7 +71,7 @@ def _entry_reader(schema: Any, written: int) -> EntryReader:
         raise NewerFormat(
             "a writer has bodies that this reader does not know", bodies=", ".join(sorted(unknown)), format=written
         )
-    return partial(_read_entry, _compiled(schema, {}), _compiled(_head(schema), {}), _restoring(schema))
+    return partial(_read_entry, compiled_reader(schema, {}), compiled_reader(_head(schema), {}), _restoring(schema))
 
 
 def _head(schema: Any) -> Any:
@@ -149,10 +149,10 @@ def _check_same(record: str, written: Mapping[str, Any], known: Mapping[str, Any
 
 
 # --- compiling a schema -----------------------------------------------------------------------------------------------
-def _compiled(schema: Any, named: dict[str, Get | None]) -> Get:
+def compiled_reader(schema: Any, named: dict[str, Get | None]) -> Get:
     """Return the reader of ``schema``. A reference to an unfinished named type is a recursion, which is refused."""
     if isinstance(schema, list):
-        return _union([(_short(member), _compiled(member, named)) for member in schema])
+        return _union([(_short(member), compiled_reader(member, named)) for member in schema])
     if isinstance(schema, str):
         get = _PRIMITIVES.get(schema) or named.get(_short(schema))
         if get is None:
@@ -181,7 +181,7 @@ def _union(branches: list[tuple[str, Get]]) -> Get:
 
 
 def _record(schema: Any, named: dict[str, Get | None]) -> Get:
-    members = [(str(field["name"]), _compiled(field["type"], named)) for field in schema["fields"]]
+    members = [(str(field["name"]), compiled_reader(field["type"], named)) for field in schema["fields"]]
 
     def get_record(data: bytes, at: int) -> tuple[Any, int]:
         values = {}
@@ -209,11 +209,11 @@ def _enum(schema: Any, named: dict[str, Get | None]) -> Get:
 
 
 def _array(schema: Any, named: dict[str, Get | None]) -> Get:
-    return partial(_blocks, _compiled(schema["items"], named))
+    return partial(_blocks, compiled_reader(schema["items"], named))
 
 
 def _map(schema: Any, named: dict[str, Get | None]) -> Get:
-    get_value = _compiled(schema["values"], named)
+    get_value = compiled_reader(schema["values"], named)
 
     def get_member(data: bytes, at: int) -> tuple[Any, int]:
         key, at = get_text(data, at)

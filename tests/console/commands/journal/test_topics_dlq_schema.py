@@ -56,7 +56,9 @@ def test_dead_letters_are_listed_and_shown(shell: Shell) -> None:
     assert "6a 75 6e 6b 1b 5b 33 31 6d" in ran.out
     assert "\x1b" not in ran.out
     short = f"{letter['partition']}:{letter['offset']}"
-    assert shell("dlq", "show", short, "--json").json == letter
+    shown = shell("dlq", "show", short, "--json").json
+    assert shown.pop("readable")["form"] == "text without the header of an entry"
+    assert shown == letter
 
 
 def test_an_empty_list_of_dead_letters_is_reported(shell: Shell, journal: Settings, point_at: PointAt) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from seekpoint.console.render.output import emit_json_list, say
+from seekpoint.console.render.output import emit_json_list, ranges, say
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.options import AsJson, Wide
 from seekpoint.console.services.target import CommandTarget
@@ -46,20 +46,5 @@ def _facts(target: CommandTarget) -> Iterator[dict[str, Any]]:
 def _row(facts: dict[str, Any]) -> list[object]:
     return [
         facts["node_id"], facts["group"], facts["state"], facts["running"], facts["ready"], facts["waiting"],
-        _ranges(facts["partitions"]), ", ".join(facts["agents"]),
+        ranges(facts["partitions"]), ", ".join(facts["agents"]),
     ]  # fmt: skip
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Return numbers as ranges.
-
-    >>> _ranges([0, 1, 2, 5, 7, 8])
-    '0-2, 5, 7-8'
-    """
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans) or "-"

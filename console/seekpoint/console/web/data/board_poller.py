@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +11,7 @@ import msgspec
 from seekpoint.console.services.view_pages import ViewGone
 from seekpoint.console.web.data.board import Board, Source
 from seekpoint.console.web.data.log_source import LogSource
+from seekpoint.console.web.data.poller import Poller
 from seekpoint.console.web.data.view_source import ViewSource
 from seekpoint.console.web.failures import log_unexpected
 
@@ -23,18 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["BoardPoller"]
 
 _POLL_INTERVAL_S = 1.0
-_IDLE_AFTER_S = 30.0
-"""How long after the last request the polling stops."""
 _VIEW_RETRY_S = 15.0
 _WORKERS_INTERVAL_S = 10.0
-_LOG_RELOAD_S = 2.0
 
 
-class BoardPoller:
-    """Reads the journal once a second while somebody looks, and tells ``on_change`` when something is new.
-
-    Nothing is read while nobody looks. Start it in the event loop that serves the pages.
-    """
+class BoardPoller(Poller):
+    """Reads the processes of a journal once a second while somebody looks."""
 
     def __init__(
         self,
@@ -43,89 +35,31 @@ class BoardPoller:
         *,
         interval_s: float = _POLL_INTERVAL_S,
     ) -> None:
+        super().__init__(threads, interval_s)
         self.board = Board(target.settings.journal)
-        self.reads = 0
-        """How often it read the journal."""
         self._target = target
-        self._threads = threads
-        self._interval_s = interval_s
         self._source: ViewSource | LogSource | None = None
-        self._listeners: list[Callable[[], None]] = []
-        self._wanted_at = 0.0
-        self._viewers = 0
         self._view_tried_at = 0.0
         self._workers_read_at = 0.0
-        self._wake = asyncio.Event()
-        self._fresh = asyncio.Condition()
-        self._reads_ended = 0
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin, in the running event loop."""
-        self._task = asyncio.create_task(self._run(), name="seekpoint-board")
-
-    async def stop(self) -> None:
-        """End the polling, and wait for a read that is under way."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` in the event loop after each read that changed something."""
-        self._listeners.append(listener)
-
-    def watch(self) -> None:
-        """Count a viewer that stays: polling goes on until ``unwatch``."""
-        self._viewers += 1
-        self._wake.set()
-
-    def unwatch(self) -> None:
-        """Count a viewer less."""
-        self._viewers -= 1
 
     async def current(self, timeout_s: float = 5.0) -> Board:
         """Return the board, read at most an interval ago; or while it loads, or if no read ends in time, as it is."""
-        is_stale = time.monotonic() - self._wanted_at > self._interval_s and not self._viewers
-        self._wanted_at = time.monotonic()
-        self._wake.set()
-        if is_stale or self.board.source.loading:
-            seen = self._reads_ended
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s), self._fresh:
-                    await self._fresh.wait_for(lambda: self._reads_ended > seen)
+        await self.wait_until_fresh(timeout_s)
         return self.board
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            if not self._viewers and time.monotonic() - self._wanted_at > _IDLE_AFTER_S:
-                self._wake.clear()
-                await self._wake.wait()
-            before = self.board.revision, self.board.source
-            await loop.run_in_executor(self._threads, self._read)
-            async with self._fresh:
-                self._reads_ended += 1
-                self._fresh.notify_all()
-            if before != (self.board.revision, self.board.source):
-                for listener in self._listeners:
-                    listener()
-            await self._pause()
+    def version(self) -> object:
+        """Return the revision of the board, and its source."""
+        return self.board.revision, self.board.source
 
-    async def _pause(self) -> None:
-        """Wait an interval; for who asks only now and then, until the next question."""
-        if self._viewers:
-            await asyncio.sleep(self._interval_s)
-            return
-        self._wake.clear()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), self._interval_s)
+    @property
+    def is_loading(self) -> bool:
+        """Whether the first read has not ended."""
+        return self.board.source.loading
 
-    def _read(self) -> None:
+    def read(self) -> None:
         """Read what is new. Blocks. An error is shown to viewers, and the next read tries again."""
         from seekpoint.schemas.errors import SeekpointError
 
-        self.reads += 1
         try:
             self._read_source()
             self._read_workers()

@@ -1,18 +1,19 @@
-"""Server-sent events. Viewers of the same list share one computation, and one text is sent to all of them."""
+"""Server-sent events. Viewers of the same thing share one computation, and one text is sent to all of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seekpoint.console.web.data.board import ListQuery, ProcessList
-    from seekpoint.console.web.data.board_poller import BoardPoller
+    from seekpoint.console.web.data.poller import Poller
 
 __all__ = ["Streams", "event_text"]
 
 _KEEP_ALIVE_S = 15.0
+_KEPT_MAX = 100
+"""How many texts are kept, of different keys."""
 
 
 def event_text(name: str, data: bytes | str, identity: str | None = None) -> bytes:
@@ -27,17 +28,17 @@ def event_text(name: str, data: bytes | str, identity: str | None = None) -> byt
 
 
 class Streams:
-    """The open streams of all viewers."""
+    """The open streams of all viewers of what one poller reads."""
 
-    def __init__(self, poller: BoardPoller) -> None:
+    def __init__(self, poller: Poller) -> None:
         self._poller = poller
         self._changed = asyncio.Condition()
         self._closed = False
         self._version = 0
-        self._rendered: dict[tuple[ListQuery, Callable[[ProcessList], bytes]], tuple[int, bytes]] = {}
+        self._made: dict[Hashable, tuple[int, bytes]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.computed = 0
-        """How many lists were computed for streams."""
+        """How many texts were made for streams."""
         poller.on_change(self._notify)
 
     def close(self) -> None:
@@ -45,28 +46,31 @@ class Streams:
         self._closed = True
         self._notify()
 
-    async def lists(self, query: ListQuery, render: Callable[[ProcessList], bytes]) -> AsyncGenerator[bytes, None]:
-        """Yield an event with the list, rendered, now and after each change; comments keep the connection open."""
+    async def events(self, name: str, key: Hashable, make: Callable[[], bytes]) -> AsyncGenerator[bytes, None]:
+        """Yield an event with what ``make`` returns, now and after each change; comments keep the connection open.
+
+        Streams with an equal ``key`` share what one of them made.
+        """
         seen = b""
         self._poller.watch()
         try:
             yield b"retry: 1000\n\n"
             while not self._closed:
                 version = self._version
-                text = self._list(query, render)
-                yield b": still here\n\n" if text == seen else event_text("list", text)
+                text = self._text(key, make)
+                yield b": still here\n\n" if text == seen else event_text(name, text)
                 seen = text
                 await self._wait(version)
         finally:
             self._poller.unwatch()
 
-    def _list(self, query: ListQuery, render: Callable[[ProcessList], bytes]) -> bytes:
-        kept = self._rendered.get((query, render))
+    def _text(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
+        kept = self._made.get(key)
         if kept is None or kept[0] != self._version:
-            if kept is None and len(self._rendered) > 500:
-                self._rendered.clear()
+            if kept is None and len(self._made) > _KEPT_MAX:
+                self._made.clear()
             self.computed += 1
-            kept = self._rendered[query, render] = self._version, render(self._poller.board.listed(query))
+            kept = self._made[key] = self._version, make()
         return kept[1]
 
     async def _wait(self, version: int) -> None:

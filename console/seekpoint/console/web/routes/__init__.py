@@ -6,11 +6,23 @@ To add a view, write a module with ``PAGES`` and ``OPERATIONS``, and add it to `
 from __future__ import annotations
 
 from seekpoint.console.web.declarations import Operation, Page
-from seekpoint.console.web.routes import about, calls, changes, entries, jobs, process, processes, timeline, waiting
+from seekpoint.console.web.routes import (
+    about,
+    calls,
+    changes,
+    dead_letters,
+    entries,
+    jobs,
+    pipeline,
+    process,
+    processes,
+    timeline,
+    waiting,
+)
 
 __all__ = ["OPERATIONS", "PAGES"]
 
-_MODULES = (processes, process, timeline, calls, entries, waiting, changes, jobs, about)
+_MODULES = (processes, process, timeline, calls, entries, waiting, pipeline, dead_letters, changes, jobs, about)
 
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
 """In the order of the navigation and of the tabs."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,9 +13,10 @@ from seekpoint.console.web.data.board import ONLY, ListQuery, ProcessList
 from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
 
 if TYPE_CHECKING:
+    from seekpoint.console.web.parts import ConsoleParts
     from seekpoint.console.web.rendering import Templates
 
-__all__ = ["OPERATIONS", "PAGES", "list_renderer"]
+__all__ = ["OPERATIONS", "PAGES", "list_stream"]
 
 
 async def show_home(visit: Visit, query: NoQuery) -> Response:
@@ -38,8 +38,7 @@ async def stream_processes(visit: Visit, query: ListQuery) -> Response:
     """Send the list again each time it changes."""
     query.process_query()  # a bad query is an answer, not an end in the middle of a stream
     await visit.parts.board.current()
-    render = list_renderer(visit.parts.templates)
-    return StreamingResponse(visit.parts.streams.lists(query, render), media_type="text/event-stream")
+    return StreamingResponse(list_stream(visit.parts, query), media_type="text/event-stream")
 
 
 async def list_processes(visit: Visit, query: ListQuery) -> ProcessList:
@@ -56,17 +55,13 @@ def list_parts(templates: Templates, found: ProcessList) -> dict[str, Any]:
     }
 
 
-def list_renderer(templates: Templates) -> Callable[[ProcessList], bytes]:
-    """Return what makes a list's event. It is equal for all streams of a console, so that they share what it made."""
-    return _ListRenderer(templates)
+def list_stream(parts: ConsoleParts, query: ListQuery) -> AsyncGenerator[bytes, None]:
+    """Return the stream of a list. Streams of equal queries share one computation."""
 
+    def make() -> bytes:
+        return msgspec.json.encode(list_parts(parts.templates, parts.board.board.listed(query)))
 
-@dataclass(frozen=True, slots=True)
-class _ListRenderer:
-    templates: Templates
-
-    def __call__(self, found: ProcessList) -> bytes:
-        return msgspec.json.encode(list_parts(self.templates, found))
+    return parts.streams.events("list", query, make)
 
 
 PAGES = (
