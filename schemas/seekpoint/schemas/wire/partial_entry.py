@@ -34,7 +34,7 @@ class PartialEntry(FrozenStruct, frozen=True, kw_only=True):
     problem: str = ""
     """Why reading ended there; empty: all bytes are explained."""
     text: str | None = None
-    """The record as text, shortened, if it is UTF-8 and no entry."""
+    """The bytes that no field explains, as text and shortened; None: there are none. What is no UTF-8 is escaped."""
 
 
 def partial_entry(data: bytes | None, schemas: Mapping[bytes, str]) -> PartialEntry:
@@ -57,16 +57,22 @@ def partial_entry(data: bytes | None, schemas: Mapping[bytes, str]) -> PartialEn
 
 
 def _of_no_entry(data: bytes) -> PartialEntry:
-    cut = data[:_BYTES_MAX]
+    text = _as_text(data)
     if data[0] == 0 and len(data) >= 5:
         number = int.from_bytes(data[1:5], "big")
-        return PartialEntry(form=f"perhaps a record of a schema registry: a zero byte, then the schema id {number}")
+        form = f"perhaps a record of a schema registry: a zero byte, then the schema id {number}"
+        return PartialEntry(form=form, text=text)
     try:
-        text = cut.decode()
-    except UnicodeDecodeError:
-        return PartialEntry(form="bytes of no known form: neither the header of an entry nor UTF-8")
-    shown = text if len(text) <= _TEXT_CHARS_MAX else f"{text[:_TEXT_CHARS_MAX]}…"
-    return PartialEntry(form="text without the header of an entry", text=shown)
+        data[:_BYTES_MAX].decode()
+    except UnicodeDecodeError as exc:
+        if len(data) <= _BYTES_MAX or exc.start < _BYTES_MAX - 3:  # the end of the first MiB may cut a character
+            return PartialEntry(form="bytes of no known form: neither the header of an entry nor UTF-8", text=text)
+    return PartialEntry(form="text without the header of an entry", text=text)
+
+
+def _as_text(data: bytes) -> str:
+    text = data[: 4 * _TEXT_CHARS_MAX].decode(errors="backslashreplace")
+    return text if len(text) <= _TEXT_CHARS_MAX else f"{text[:_TEXT_CHARS_MAX]}…"
 
 
 def _fields(form: str, data: bytes, size: int, schema: str) -> PartialEntry:
@@ -81,7 +87,8 @@ def _fields(form: str, data: bytes, size: int, schema: str) -> PartialEntry:
             problem = f"{size - at} bytes are left over"
     except (ValueError, IndexError, TypeError, LookupError, RecursionError) as exc:
         problem = "the record ends here" if isinstance(exc, IndexError) else str(exc) or type(exc).__name__
-    return PartialEntry(form=form, fields=tuple(found), read_bytes=at, problem=problem)
+    rest = _as_text(data[at:]) if problem else None
+    return PartialEntry(form=form, fields=tuple(found), read_bytes=at, problem=problem, text=rest)
 
 
 def _read(data: bytes, at: int, schema: Any) -> Iterator[tuple[str, Any, int]]:

@@ -92,4 +92,4 @@ def _lines(letter: DeadLetter) -> list[str]:
 def _readable(part: PartialEntry) -> list[str]:
     end = [f"at byte {part.read_bytes}: {part.problem}"] if part.problem else []
     text = [] if part.text is None else [part.text]
-    return [part.form, *(f"{name:<20}{value}" for name, value in part.fields), *text, *end]
+    return [part.form, *(f"{name:<20}{value}" for name, value in part.fields), *end, *text]
