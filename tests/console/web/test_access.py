@@ -19,6 +19,7 @@ from seekpoint.console.web.acting.actions import ActionRequest
 from seekpoint.console.web.auth.identity import Role
 from seekpoint.console.web.auth.sessions import Session, SessionSigner, new_session
 from seekpoint.console.web.auth.tokens import TokenFile
+from seekpoint.console.web.data import streams
 from seekpoint.console.web.declarations import NoQuery, Operation, Visit
 from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.console.web.routes import OPERATIONS, PAGES
@@ -149,6 +150,80 @@ def test_each_page_asks_to_sign_in(guarded: Served, tokens: dict[str, str], path
                 assert not opened.headers.get("location", "").startswith("/sign-in")
 
 
+def test_a_read_only_console_shows_what_a_viewer_may(console: Served) -> None:
+    """Without any sign-in: pages for those who change something are refused, and so is every change."""
+    with console.client() as client:
+        for page in PAGES:
+            with client.stream("GET", page.path) as opened:
+                assert (opened.status_code == 403) == (page.role > Role.VIEWER), page.path
+        for operation in OPERATIONS:
+            status = client.request(operation.method, operation.path, json={}).status_code
+            assert (status == 403) == (operation.role > Role.VIEWER), operation.path
+
+
+def test_content_is_never_in_a_url(guarded: Served, tokens: dict[str, str]) -> None:
+    """What somebody writes goes in the body of a change: logs of proxies and browsers keep addresses."""
+    for operation in OPERATIONS:
+        assert operation.method in ("GET", "POST")
+        if operation.method == "POST":
+            assert (operation.query, operation.body is None) == (NoQuery, False), operation.path
+    queries = [*(page.query for page in PAGES), *(operation.query for operation in OPERATIONS)]
+    names = {name for query in queries for name in query.__struct_fields__}
+    assert names.isdisjoint({"reason", "answer", "output", "input", "value", "token", "csrf_token", "note"})
+    with guarded.client() as client:
+        assert client.get("/sign-in", params={"token": tokens["admin"]}).status_code == 200
+        assert client.get("/api/me", params={"token": tokens["admin"]}).status_code == 401
+
+
+async def _break(visit: Visit, query: NoQuery) -> _Note:
+    raise RuntimeError("it broke at content-of-an-agent")
+
+
+BROKEN = Operation(path="/api/broken", summary="Break.", call=_break, answer=_Note)
+
+
+def test_error_pages_leak_nothing(target: CommandTarget, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither a traceback, nor a place in the code, nor the journal's content, nor what was asked for unescaped."""
+    with serving(target, ConsoleOptions(port=0), (*OPERATIONS, BROKEN)) as served, served.client() as client:
+        answer = client.get("/api/broken")
+        assert (answer.status_code, answer.json()["error"]["message"]) == (500, "unexpected RuntimeError")
+        answers = [answer, *(client.get(path) for path in (
+            "/nowhere/<script>x", "/api/nowhere", "/process", "/process?id=%00", "/process?id=nobody", "/static/x/../y",
+            "/process?id=<script>alert(1)</script>", "/processes?limit=%27", "/processes?unknown=1",
+            "/sign-in/callback", "/call?id=order-1&number=99999", "/events/processes?sort=x",
+            "/api/entries?id=order-1&seq=%ff",
+        ))]  # fmt: skip
+        for answer in answers:
+            assert answer.status_code >= 400, answer.url
+            for secret in (
+                "content-of-an-agent",
+                "Traceback",
+                ".py",
+                str(target.settings.sqlite_path),
+                "<script>alert",
+            ):
+                assert secret not in answer.text, (secret, answer.url)
+    assert "unexpected RuntimeError at test_access.py" in caplog.text
+    assert "content-of-an-agent" not in caplog.text
+
+
+def test_a_stream_ends_with_its_token(
+    guarded: Served, tokens: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody whose token is removed sees nothing more on a page that is open. A script gets 401, and no form."""
+    monkeypatch.setattr(streams, "_KEEP_ALIVE_S", 0.1)
+    with guarded.client() as client:
+        signed_in(client, tokens["viewer"])
+        with client.stream("GET", "/events/processes") as opened:
+            lines = opened.iter_lines()
+            while not next(lines).startswith("data:"):
+                pass
+            TokenFile(tmp_path / "tokens.json").remove("viewer")
+            assert not any(line.startswith("data:") for line in lines)
+        answer = client.get("/events/processes", headers={"Sec-Fetch-Mode": "cors"})
+        assert (answer.status_code, "location" in answer.headers) == (401, False)
+
+
 def signed_in(client: httpx.Client, token: str) -> httpx.Response:
     """Sign in as a browser does."""
     form = client.get("/sign-in?next=%2Fprocesses%3Fagent%3Dclerk").text
@@ -265,17 +340,29 @@ def test_the_file_of_tokens_has_no_token(tokens: dict[str, str], tmp_path: Path)
         TokenFile(path).add("viewer", Role.VIEWER, "now")
 
 
-def test_no_token_is_logged(
-    guarded: Served, tokens: dict[str, str], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+def test_nothing_secret_is_logged(
+    guarded: Served,
+    tokens: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither one that is right nor one that is wrong, at any level."""
+    """No token, cookie or CSRF token, and no address with its ids: at any level, on any route."""
     caplog.set_level(logging.DEBUG)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "seekpoint"):
-        logging.getLogger(name).setLevel(logging.DEBUG)
+        caplog.set_level(logging.DEBUG, name)
+    monkeypatch.setattr(logging.getLogger("uvicorn.access"), "handlers", [])  # pytest gives it one of its own
     with guarded.client() as client:
         signed_in(client, tokens["viewer"])
-        client.get("/api/me", headers=bearer(tokens["admin"]))
-        client.get("/api/me", headers=bearer("spc_wrong_one"))
+        secrets = [*tokens.values(), "spc_wrong_one", csrf_of(client), "an-id-of-somebody"]
+        secrets += [one.value for one in client.cookies.jar if one.value]
+        for sent in ({}, bearer(tokens["admin"]), bearer("spc_wrong_one")):
+            for page in PAGES:
+                if not page.path.startswith("/events"):
+                    client.get(page.path, params={"id": "an-id-of-somebody"}, headers=sent)
+            for operation in OPERATIONS:
+                client.request(operation.method, operation.path, json={"id": "an-id-of-somebody"}, headers=sent)
     captured: Any = capfd.readouterr()
-    for text in (captured.out, captured.err, caplog.text):
-        assert not any(token in text for token in (*tokens.values(), "spc_wrong_one"))
+    logged = [one.getMessage() for one in caplog.records if not one.name.startswith(("httpx", "httpcore"))]
+    for text in (captured.out, captured.err, *logged):
+        assert [one for one in secrets if one in text] == [], text

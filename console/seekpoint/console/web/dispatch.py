@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
 import msgspec
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from seekpoint.console.web.auth.identity import Role
@@ -33,11 +35,13 @@ def page_route(parts: ConsoleParts, page: Page) -> Route:
     async def serve(request: Request) -> Response:
         visitor = parts.authentication.visitor(request)
         try:
-            if visitor.identity is None:
+            if visitor.identity is None and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
                 where = quote(f"{request.url.path}?{request.url.query}".rstrip("?"), safe="")
                 return RedirectResponse(f"/sign-in?next={where}", 303)
             visit = _visit(parts, request, visitor, page.role)
             response = await page.show(visit, _query(request, page.query, is_form=True))
+            if isinstance(response, StreamingResponse):
+                response.body_iterator = _while_allowed(parts, request, page.role, response.body_iterator)
         except Exception as error:
             status, answer = failure_of(error, parts.target.scrub)
             response = parts.templates.error_page(request, visitor, status, answer)
@@ -46,6 +50,18 @@ def page_route(parts: ConsoleParts, page: Page) -> Route:
         return response
 
     return Route(page.path, serve, methods=["GET"])
+
+
+async def _while_allowed(
+    parts: ConsoleParts, request: Request, role: Role, chunks: AsyncIterable[Any]
+) -> AsyncIterator[Any]:
+    """Yield the chunks of a stream until its viewer's session, token or role ends."""
+    async with aclosing(cast("AsyncGenerator[Any, None]", chunks)):
+        async for chunk in chunks:
+            identity = parts.authentication.visitor(request).identity
+            if identity is None or identity.role < role:
+                return
+            yield chunk
 
 
 def operation_route(parts: ConsoleParts, operation: Operation) -> Route:
