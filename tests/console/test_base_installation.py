@@ -122,6 +122,7 @@ def test_a_worker_and_a_client_on_a_file_need_no_extra(folder: Path) -> None:
         (["submit", "visit-1", "--agent", "greetings"], "kafka"),
         (["worker", "greetings", "--journal-url", "sqlite:///runs.db", "--health-port", "0"], "metrics"),
         (["up"], "local"),
+        (["demo"], "local"),
         (["console"], "console"),
     ],
 )

@@ -101,6 +101,14 @@ def test_a_command_says_at_once_that_no_kafka_runs(
     assert error["advice"] == "check that Kafka runs and bootstrap_servers is right"
 
 
+def test_an_option_in_front_of_its_command_is_told_its_place(shell: Shell) -> None:
+    """Only ``--version`` and the like belong to ``seekpoint`` itself."""
+    ran = shell("--journal-url", "sqlite:///runs.db", "ps")
+    assert (ran.code, "options follow the command: seekpoint COMMAND --journal-url" in ran.err) == (2, True), ran.err
+    other = shell("--nonsense", "ps")
+    assert (other.code, "see seekpoint --help" in other.err) == (2, True), other.err
+
+
 @pytest.mark.parametrize("name", sorted(LEAVES))
 def test_what_is_hidden_is_shown_by_one_option(name: str) -> None:
     """Every table has ``--wide`` and ``-w``, and so has what shows internals."""

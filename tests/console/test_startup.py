@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -30,6 +31,35 @@ def test_the_package_runs_as_a_module(module: str) -> None:
     """``python -m seekpoint`` is ``seekpoint``."""
     ran = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
     assert ran.stdout == f"seekpoint {seekpoint.__version__}\n"
+
+
+_INTERRUPTED = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "seekpoint.console.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+from seekpoint.console.entry import main
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a program cannot send itself Ctrl-C there")
+def test_ctrl_c_while_the_command_loads_ends_it_without_a_traceback() -> None:
+    """Loading takes a fifth of a second, in which nothing has begun."""
+    ran = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (-signal.SIGINT, "")
+
+
+def test_a_command_that_has_loaded_is_interrupted_as_ever() -> None:
+    """It closes what it has begun, and its exit code is 130."""
+    script = (
+        "import signal, sys; from seekpoint.console.entry import main; sys.argv[1:] = ['--version']; main(); "
+        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "True"
 
 
 def test_shell_completion_completes() -> None:

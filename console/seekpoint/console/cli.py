@@ -73,7 +73,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="seekpoint",
     cls=SectionedGroup,
-    help="A durable journal for AI-agent processes, in your own Kafka.",
+    help="A durable journal for AI-agent processes, in one file or in your own Kafka.",
     epilog="Exit codes: 0 ok, 1 a fault was found, 2 usage, 3 not reachable, 4 refused.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -258,6 +258,18 @@ def _report_usage(error: Exception) -> int:
     path = context.command_path if context else "seekpoint"
     text = error.format_message() if hasattr(error, "format_message") else str(error)
     end = "" if text.endswith("?") else ";"
-    advice = f"see {path} --help"
+    advice = _order_of(text, path) or f"see {path} --help"
     fail(f"{text.rstrip('.')}{end} {advice}", code="Usage", about={"message": text, "advice": advice})
     return EXIT_USAGE
+
+
+def _order_of(text: str, path: str) -> str | None:
+    """Return advice for an option that was given in front of its command."""
+    option = text.removeprefix("No such option: ").split(" ")[0].rstrip(".")
+    if path != "seekpoint" or option not in _SHARED:
+        return None
+    return f"options follow the command: seekpoint COMMAND {option} ..."
+
+
+_SHARED = ("--journal", "--journal-url", "--bootstrap-servers", "--config", "--json", "--debug")
+"""Options that every command has, or nearly every one."""

@@ -126,6 +126,12 @@ def test_a_wrong_address_exits_as_unreachable(shell: Shell) -> None:
     assert "seekpoint up" not in ran.err
 
 
+def test_a_stopped_cluster_of_this_folder_is_named_beside_its_old_address(shell: Shell, tmp_path: Path) -> None:
+    """``seekpoint down`` leaves the variables of ``seekpoint up`` in the shell."""
+    (tmp_path / ".seekpoint").mkdir()
+    assert 'starts again with eval "$(seekpoint up)"' in shell("ps", "--bootstrap-servers", "127.0.0.1:1").err
+
+
 def test_a_target_that_was_not_used_closes_without_a_connection() -> None:
     """Closing connects to nothing."""
     target = CommandTarget(None, "127.0.0.1:1", None)

@@ -179,6 +179,33 @@ def test_a_wrong_journal_url_is_refused_with_the_right_one(url: object, advice: 
     assert "secret" not in str(caught.value)
 
 
+def test_a_folder_that_may_not_be_entered_is_an_error_with_advice(
+    open_file: OpenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can know whether the file is in it."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(JournalUnavailable, match="the folder must exist"):
+        _ = open_file("secret/runs.db", must_exist=True).manifest
+
+
+def test_a_file_that_may_not_be_read_is_an_error_with_advice(
+    open_file: OpenFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user made it; its folder is fine."""
+    file = open_file("theirs.db")
+    (tmp_path / "theirs.db").touch()
+
+    def refuse(*_: object, **__: object) -> sqlite3.Connection:
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        raise error
+
+    monkeypatch.setattr(sqlite3, "connect", refuse)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(JournalUnavailable, match="may not read the file"):
+        _ = file.manifest
+
+
 def test_a_path_is_not_taken_for_a_url() -> None:
     """``Node.local("sqlite:///runs.db")`` made a folder named ``sqlite:`` necessary."""
     for given, path in (("sqlite:///runs.db", "'runs.db'"), ("sqlite:////a/b", "'/a/b'"), ("sqlite:x", "'x'")):

@@ -131,7 +131,8 @@ class CommandTarget:
 
     def _what_to_start(self) -> str:
         if not self._has_no_address:
-            return "check that Kafka runs and bootstrap_servers is right"
+            stopped = '; the local cluster of this folder starts again with eval "$(seekpoint up)"'
+            return f"check that Kafka runs and bootstrap_servers is right{stopped if home().is_dir() else ''}"
         again = "it was stopped" if home().is_dir() else "start one on this machine"
         return (
             f"seekpoint up ({again}), or give the address of yours: --bootstrap-servers, SEEKPOINT_BOOTSTRAP_SERVERS;"

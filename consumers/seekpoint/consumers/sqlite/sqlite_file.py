@@ -226,7 +226,7 @@ class SqliteFile:
     # --- opening
     def _opened(self) -> Manifest:
         self._check_open()
-        if self._must_exist and not self.path.exists():
+        if self._must_exist and not os.path.exists(self.path) and os.access(self.path.absolute().parent, os.X_OK):
             raise JournalUnavailable(
                 "there is no such file", file=str(self.path.absolute()),
                 hint="look at journal_url, and at the folder that you are in; a node, a worker or a client creates the"
@@ -371,9 +371,10 @@ def _translated(error: sqlite3.Error, path: Path) -> SeekpointError:
             f"the file has another form than this code writes: {error}", file=str(path),
             hint="a version before 0.1.0 made it: name another file in journal_url",
         )  # fmt: skip
-    return JournalUnavailable(
-        f"the journal's file cannot be used: {error}", file=str(path.absolute()), hint=_HINTS.get(code, _HINT)
-    )
+    hint = _HINTS.get(code, _HINT)
+    if code == sqlite3.SQLITE_CANTOPEN and os.path.exists(path) and not os.access(path, os.R_OK):
+        hint = "this user may not read the file"
+    return JournalUnavailable(f"the journal's file cannot be used: {error}", file=str(path.absolute()), hint=hint)
 
 
 _HINT = "look at the file, its folder and their permissions"
@@ -381,5 +382,5 @@ _HINTS = {
     sqlite3.SQLITE_FULL: "the disk is full: make room",
     sqlite3.SQLITE_BUSY: "another program has been writing for 30 s: look for one that hangs",
     sqlite3.SQLITE_READONLY: "this user may not write the file, or its folder",
-    sqlite3.SQLITE_CANTOPEN: "the folder must exist, and this user may write there",
+    sqlite3.SQLITE_CANTOPEN: "the folder must exist, and this user must be allowed to use it and to write there",
 }

@@ -27,6 +27,9 @@ def demo(
     """Kill one of a fleet of workers and watch the others take over. Then delete everything in Redis."""
     import sys
 
+    from seekpoint.compose.runtime import require_packages
+
+    require_packages()  # before the modules that need the Kafka client, and before the story begins
     from seekpoint.console.demo.conductor import DemoOptions, run
     from seekpoint.console.demo.story import Story
 
