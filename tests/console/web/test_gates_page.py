@@ -133,6 +133,15 @@ def test_a_form_that_is_sent_twice_acts_once(caller: Caller, journal: Settings) 
     assert len(entries) == 1
 
 
+def test_an_answered_gate_does_not_wait_for_a_person(caller: Caller) -> None:
+    """Also before anybody runs the process, and so takes the answer."""
+    assert [one["key"] for one in caller.client.get("/api/waiting").json()["gates"]] == ["approve:1"]
+    caller.act("deny", id="case-1", gate="approve", reason="no")
+    assert caller.client.get("/api/waiting").json()["gates"] == []
+    assert caller.refused("approve", id="case-1", gate="approve", reason="yes") == (409, "GateNotOpen")
+    assert caller.client.get("/gate?id=case-1&key=approve").status_code == 409
+
+
 def test_who_only_looks_sees_no_form(journal: Settings, browser: Browser) -> None:
     """The question is there; the form is not, and the call is refused."""
     target = CommandTarget(None, None, None, journal.journal_url)

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
     from seekpoint.console.services.target import CommandTarget
     from seekpoint.consumers.view.process_summary import Summary
+    from seekpoint.schemas.state.process_state import State
 
-__all__ = ["EffectRow", "GateRow", "Waiting", "waiting_in"]
+__all__ = ["EffectRow", "GateRow", "Waiting", "unanswered", "waiting_in"]
 
 PROCESSES_MAX = 500
 
 
 class GateRow(FrozenStruct, frozen=True, kw_only=True):
-    """An open gate, as ``seekpoint gates ls --json`` has it."""
+    """An open gate that nobody has answered, as ``seekpoint gates ls --json`` has it."""
 
     process_id: str
     agent: str | None
@@ -70,7 +71,7 @@ def waiting_in(target: CommandTarget, summaries: Collection[Summary]) -> Waiting
     recovered = target.recoverer.recover_many(one.process_id for one in shown) if shown else {}
     known = [(one, recovered[one.process_id].state) for one in shown if recovered[one.process_id].known]
     gates = [
-        GateRow(agent=one.agent, **facts) for one, state in known for facts in gates_of(one.process_id, state)
+        GateRow(agent=one.agent, **facts) for one, state in known for facts in unanswered(one.process_id, state)
     ]  # fmt: skip
     effects = [_effect_row(one, facts) for one, state in known for facts in _in_doubt(one.process_id, state)]
     return Waiting(
@@ -79,7 +80,15 @@ def waiting_in(target: CommandTarget, summaries: Collection[Summary]) -> Waiting
     )  # fmt: skip
 
 
-def _in_doubt(process_id: str, state: Any) -> Iterator[dict[str, Any]]:
+def unanswered(process_id: str, state: State) -> Iterator[dict[str, Any]]:
+    """Yield the open gates that nobody has answered, oldest first."""
+    from seekpoint.producers.durable.waits.gate_answers import unanswered_gates
+
+    keys = {gate.key for gate in unanswered_gates(state)}
+    return (facts for facts in gates_of(process_id, state) if facts["key"] in keys)
+
+
+def _in_doubt(process_id: str, state: State) -> Iterator[dict[str, Any]]:
     from seekpoint.schemas.state.calls import UNSETTLED
 
     found: Iterable[dict[str, Any]] = () if state.finished else effects_of(process_id, state)

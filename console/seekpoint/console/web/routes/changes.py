@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.console.render.gate_rows import gates_of
 from seekpoint.console.services.control_checks import is_asked_to_stop
 from seekpoint.console.services.effect_facts import effects_of
 from seekpoint.console.web.acting import bulk, control, effects, gates, history, reruns, staging
 from seekpoint.console.web.auth.identity import Role
 from seekpoint.console.web.data.board import ListQuery
+from seekpoint.console.web.data.waiting import unanswered
 from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.routes.process import ProcessQuery, tab_page
 from seekpoint.schemas.values.process_ids import named_process_key
@@ -51,7 +51,7 @@ def _choices(process_id: str, state: State, agents: Collection[str]) -> dict[str
     is_failed = not state.finished and state.lifecycle is Lifecycle.FAILED and state.agent is not None
     is_open = not state.finished
     return {
-        "gates": [*gates_of(process_id, state)],
+        "gates": [*unanswered(process_id, state)],
         "effects": [one for one in effects_of(process_id, state) if is_open and one["status"] in UNSETTLED],
         "may_cancel": is_open and not is_asked_to_stop(state),
         "may_suspend": is_open and not state.is_on_hold,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.state.process_state import MailItem, State
 
-__all__ = ["OpenGate", "gate_to_answer", "has_no_successor", "open_gates", "opened_us", "verdict_payload"]
+__all__ = [
+    "OpenGate", "gate_to_answer", "has_no_successor", "open_gates", "opened_us", "unanswered_gates", "verdict_payload",
+]  # fmt: skip
 
 
 class OpenGate(FrozenStruct, frozen=True):
@@ -56,6 +58,13 @@ def open_gates(state: State) -> list[OpenGate]:
             prompt = orjson.loads(facts.get("prompt", "null"))
             found.append(OpenGate(key, facts["name"], prompt, facts.get("deadline_us"), state.entry_seq(call)))
     return sorted(found, key=lambda gate: state.calls[gate.key].seq)
+
+
+def unanswered_gates(state: State) -> list[OpenGate]:
+    """Return the open gates that no answer in the mailbox is for: its owner has not read that yet."""
+    waiting = open_gates(state)
+    answered = dict(_answers(state, waiting))
+    return [gate for gate in waiting if gate.key not in answered]
 
 
 def gate_to_answer(recoverer: Recoverer, process_id: str, gate: str, *, may_be_mail: bool = False) -> OpenGate | None:
