@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seekpoint.console.render.call_errors import error_text
-from seekpoint.console.render.output import clean, emit, emit_json, say
+from seekpoint.console.render.output import clean, emit, emit_json, is_abandoned, say
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.options import AsJson, ProcessId, Wide
 from seekpoint.console.services.process_scan import entries_of
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from seekpoint.console.services.live_calls import LiveCalls
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
 __all__ = ["steps"]
@@ -43,6 +45,7 @@ def steps(
         str | None,
         typer.Argument(metavar="[CALL]", help="Show this call only, with its whole request and answer."),
     ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Follow the calls as a tree until the run is over.")] = False,
     wide: Wide = False,
     json: AsJson = False,
 ) -> None:
@@ -51,6 +54,11 @@ def steps(
     Each row has input, output, attempts and time. Calls of earlier turns are included, those that a fork inherits,
     and those of a fork that was promoted.
     """
+    if live:
+        if key is not None:
+            raise typer.BadParameter("--live follows all calls of a process", param_hint="CALL")
+        _follow(target, process_id, as_json=json)
+        return
     from seekpoint.producers.history.inherited_calls import calls_of
 
     found = calls_of(lambda name: entries_of(target, name), process_id, target.log.limits)
@@ -66,6 +74,46 @@ def steps(
         emit_table(_WITH_COSTS if any(row[_USD] != "-" for row in rows) else _COLUMNS, rows, wide=wide)
     else:
         say(f"{process_id}: its code has made no calls")
+
+
+def _follow(target: CommandTarget, process_id: str, *, as_json: bool) -> None:
+    """Show a tree on a terminal; else a line, or an object, for each call whenever it went on."""
+    from seekpoint.console.render.call_tree import call_line, changed_calls, state_line
+    from seekpoint.console.services.live_calls import live_calls
+
+    rounds = live_calls(target, process_id)
+    if sys.stdout.isatty() and not as_json:
+        _show_tree(process_id, rounds)
+        return
+    before: dict[int, Any] = {}
+    last: LiveCalls | None = None
+    for found in rounds:
+        if found is None:
+            if is_abandoned(sys.stdout):
+                raise BrokenPipeError
+            continue
+        for call in changed_calls(before, found.calls):
+            if as_json:
+                emit_json(call.to_dict(), line=True)
+            else:
+                emit(call_line(call))
+        last = found
+        sys.stdout.flush()
+    if last is not None and not as_json:
+        emit(state_line(process_id, last.state))
+
+
+def _show_tree(process_id: str, rounds: Iterator[LiveCalls | None]) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from seekpoint.console.render.call_tree import call_tree
+
+    console = Console(markup=False, highlight=False)
+    with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        for found in rounds:
+            if found is not None:
+                live.update(call_tree(process_id, found, max(5, console.height - 4)), refresh=True)
 
 
 def _with_key(process_id: str, found: Sequence[CallRecord], key: str) -> list[CallRecord]:
