@@ -25,6 +25,7 @@ from seekpoint.console.web.auth.tokens import TokenFile
 from seekpoint.console.web.data.board_poller import BoardPoller
 from seekpoint.console.web.data.histories import Histories
 from seekpoint.console.web.data.letter_index import LetterIndex
+from seekpoint.console.web.data.moments import Moments
 from seekpoint.console.web.data.pipeline_poller import PipelinePoller
 from seekpoint.console.web.data.poller import Poller
 from seekpoint.console.web.data.streams import Streams
@@ -74,6 +75,7 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
         cookie_name=cookie_name, tokens=tokens, everybody=everybody,
         provider_proof=None if oidc is None else oidc.proof, is_secure=is_secure,
     )  # fmt: skip
+    histories = Histories(target)
     return ConsoleParts(
         target=target,
         authentication=authentication,
@@ -88,7 +90,8 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
         pipeline=pipeline,
         pipeline_streams=Streams(pipeline),
         letters=LetterIndex(target),
-        histories=Histories(target),
+        histories=histories,
+        moments=Moments(target, histories),
         plans=PlanKeeper(),
         jobs=Jobs(target.scrub),
         options=options,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.board_poller import BoardPoller
     from seekpoint.console.web.data.histories import Histories
     from seekpoint.console.web.data.letter_index import LetterIndex
+    from seekpoint.console.web.data.moments import Moments
     from seekpoint.console.web.data.pipeline_poller import PipelinePoller
     from seekpoint.console.web.data.streams import Streams
     from seekpoint.console.web.options import ConsoleOptions
@@ -46,6 +47,7 @@ class ConsoleParts:
     pipeline_streams: Streams
     letters: LetterIndex
     histories: Histories
+    moments: Moments
     plans: PlanKeeper
     jobs: Jobs
     options: ConsoleOptions

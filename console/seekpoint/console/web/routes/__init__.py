@@ -11,18 +11,24 @@ from seekpoint.console.web.routes import (
     calls,
     changes,
     dead_letters,
+    differences,
     entries,
     jobs,
+    lineage,
     pipeline,
     process,
     processes,
+    time_machine,
     timeline,
     waiting,
 )
 
 __all__ = ["OPERATIONS", "PAGES"]
 
-_MODULES = (processes, process, timeline, calls, entries, waiting, pipeline, dead_letters, changes, jobs, about)
+_MODULES = (
+    processes, process, timeline, calls, entries, time_machine, differences, lineage, waiting, pipeline, dead_letters,
+    changes, jobs, about,
+)  # fmt: skip
 
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
 """In the order of the navigation and of the tabs."""
