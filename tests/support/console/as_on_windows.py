@@ -105,6 +105,24 @@ async def quickstart() -> None:
         assert (await node.recover("case-17")).state.context == {"status": "checking"}
 
 
+async def embedded() -> None:
+    """A journal in a file: a node, a worker and a client."""
+    from seekpoint.producers import Client, Node, Process, Worker, agent
+
+    @agent("double")
+    async def double(process: Process, number: int) -> int:
+        return await process.step("double", lambda: 2 * number)
+
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "runs.db"
+        async with Node.local(file) as node:
+            assert await node.run(double, "case-17", 3) == 6
+        async with Node.local(file) as node:
+            assert await node.run(double, "case-17", 3) == 6
+        async with Worker.local([double], file), Client.local(file) as client:
+            assert await (await client.submit(double, "case-18", 4)).result(60) == 8
+
+
 async def told_to_stop() -> None:
     """A service hears of it without the loop's own handlers."""
     from seekpoint.console.services.termination import on_stop
@@ -166,6 +184,7 @@ if __name__ == "__main__":
     take_away()
     print(import_everything(), "modules")
     asyncio.run(quickstart())
+    asyncio.run(embedded())
     asyncio.run(told_to_stop())
     files()
     commands()
