@@ -90,6 +90,14 @@ def test_the_embedded_log_needs_no_extra(folder: Path) -> None:
         assert done.returncode == 0, (words, done.stdout, done.stderr)
 
 
+def test_a_resume_in_another_folder_makes_no_file(folder: Path) -> None:
+    """Nothing can be resumed from an empty journal: the file is missing, and the message says where."""
+    done = seekpoint(folder, "run", "visit-1", "--agent", "greetings:greetings", "--journal-url", "sqlite:///runs.db")
+    assert done.returncode == 3, done.stderr
+    assert f"there is no such file (file={folder / 'runs.db'})" in done.stderr
+    assert not (folder / "runs.db").exists()
+
+
 PROGRAM = """
 import asyncio
 from seekpoint import Client, Worker
