@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from contextlib import closing
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from browsers import Browser
 from consoles import Served, file_settings, serving, work_on
+from entry_examples import claim
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.console.web.app import make_parts
 from seekpoint.console.web.data.board import ListQuery
@@ -17,7 +20,9 @@ from seekpoint.console.web.data.log_source import LogSource
 from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.console.web.routes.processes import list_stream
 from seekpoint.producers import Node
+from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.settings import Settings
+from written_journals import write_entries
 
 
 def test_the_list_has_each_process(browser: Browser, console: Served) -> None:
@@ -134,6 +139,51 @@ def test_a_process_may_change_again_and_again(tmp_path_factory: pytest.TempPathF
 async def _update(node: Node, process_id: str) -> None:
     async with node.open(process_id) as process:
         await process.update("x", 1)
+
+
+def test_ten_thousand_processes_are_usable(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The first paint comes within a second, no scroll step waits over 200 ms, and pages have each process once."""
+    settings = file_settings(tmp_path_factory.mktemp("many"))
+    write_entries(settings, map(_claim, range(10_000)))
+    url = f"sqlite:///{settings.sqlite_path}"
+    with closing(CommandTarget(None, None, None, url)) as target, serving(target) as served:
+        with served.client() as client:
+            deadline = time.monotonic() + 60
+            while client.get("/api/processes").json()["total"] < 10_000:
+                assert time.monotonic() < deadline
+            pages = [client.get(f"/api/processes?sort=id&limit=1000&skip={skip}").json() for skip in (0, 4_000, 9_000)]
+            beyond = client.get("/api/processes?skip=10000").json()
+        ids = [one["process_id"] for page in pages for one in page["processes"]]
+        assert ids == [f"case-{n:05}" for first in (0, 4_000, 9_000) for n in range(first, first + 1_000)]
+        assert (beyond["processes"], beyond["total"]) == ([], 10_000)
+        browser.open(f"{served.url}/processes?sort=id&limit=300")
+        painted = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
+        assert 0 < browser.until(lambda: browser.script(painted)) <= 1_000
+        worst = browser.driver.execute_async_script("""
+            const done = arguments[0], scroller = document.querySelector(".scroller");
+            let step = 0, worst = 0;
+            const next = () => {
+              const began = performance.now();
+              scroller.scrollTop = step * 270;
+              requestAnimationFrame(() => requestAnimationFrame(() => {
+                worst = Math.max(worst, performance.now() - began);
+                step += 1;
+                step < 30 ? next() : done(worst);
+              }));
+            };
+            next();""")
+        assert worst <= 200
+        assert "1 to 300 shown" in browser.text("#source")
+        browser.press("]")
+        browser.arrive("skip=300")
+        assert browser.one("#rows tr").get_attribute("data-row") == "case-00300"
+        browser.press("[")
+        browser.arrive("skip=0")
+        assert browser.one("#rows tr").get_attribute("data-row") == "case-00000"
+
+
+def _claim(number: int) -> Entry:
+    return claim(number + 1)._replace(process_id=f"case-{number:05}")
 
 
 def test_viewers_share_one_reader(target: CommandTarget) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 from msgspec import Meta
@@ -40,7 +42,20 @@ class ListQuery(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
     since: str | None = None
     """So long ago (``2h``), or a date."""
     sort: Annotated[str, _one_of(SORTS)] = "updated"
+    skip: Annotated[int, Meta(ge=0, le=100_000_000)] = 0
+    """So many of them are left out: those of the pages before."""
     limit: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = 100
+
+    def address(self, skip: int) -> str:
+        """Return the address of another page of the same list.
+
+        >>> ListQuery(agent="a b", only=("open", "failed"), skip=100).address(200)
+        '/processes?agent=a+b&only=open&only=failed&skip=200'
+        """
+        fresh = ListQuery()
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "skip"}
+        changed = {name: value for name, value in given.items() if value != getattr(fresh, name)}
+        return "/processes?" + urlencode({**changed, "skip": skip}, doseq=True)
 
     def process_query(self) -> ProcessQuery:
         """Return the query of ``seekpoint ps`` that this is. Raises ``BadRequest``."""
@@ -126,6 +141,8 @@ class ProcessList(FrozenStruct, frozen=True, kw_only=True):
     source: Source
     total: int
     """How many processes the query matches."""
+    skip: int = 0
+    """How many of them come before this page."""
     processes: list[ProcessRow]
     counts: list[AgentCount]
     """By agent, of all processes of the journal."""
@@ -162,10 +179,11 @@ class Board:
     def listed(self, query: ListQuery) -> ProcessList:
         """Return the page that ``query`` asks for. Raises ``BadRequest``."""
         matching = self.matching(query)
-        rows = [self.row(one) for one in [*query.process_query().ordered(matching)][: query.limit]]
+        ordered = query.process_query().ordered(matching)
+        rows = [self.row(one) for one in islice(ordered, query.skip, query.skip + query.limit)]
         return ProcessList(
-            journal=self.journal, revision=self.revision, source=self.source, total=len(matching), processes=rows,
-            counts=self.counts(),
+            journal=self.journal, revision=self.revision, source=self.source, total=len(matching), skip=query.skip,
+            processes=rows, counts=self.counts(),
         )  # fmt: skip
 
     def matching(self, query: ListQuery) -> list[Summary]:

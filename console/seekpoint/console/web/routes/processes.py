@@ -30,7 +30,7 @@ async def show_processes(visit: Visit, query: ListQuery) -> Response:
     found = board.listed(query)
     return visit.parts.templates.page(
         visit, "processes.html", query=query, found=found, statuses=STATUSES, sorts=SORTS, only=ONLY,
-        stream=f"/events/processes?{visit.request.url.query}", parts=list_parts(visit.parts.templates, found),
+        stream=f"/events/processes?{visit.request.url.query}", parts=list_parts(visit.parts.templates, query, found),
     )  # fmt: skip
 
 
@@ -46,12 +46,17 @@ async def list_processes(visit: Visit, query: ListQuery) -> ProcessList:
     return (await visit.parts.board.current()).listed(query)
 
 
-def list_parts(templates: Templates, found: ProcessList) -> dict[str, Any]:
+def list_parts(templates: Templates, query: ListQuery, found: ProcessList) -> dict[str, Any]:
     """Return the parts of the page that change, as HTML."""
+    behind = query.skip + query.limit
+    pages = {
+        "previous": query.address(max(0, query.skip - query.limit)) if query.skip else None,
+        "following": query.address(behind) if behind < found.total else None,
+    }
     return {
         "rows": templates.text("process_rows.html", found=found),
         "counts": templates.text("process_counts.html", found=found),
-        "source": templates.text("source_line.html", found=found),
+        "source": templates.text("source_line.html", found=found, **pages),
     }
 
 
@@ -59,7 +64,7 @@ def list_stream(parts: ConsoleParts, query: ListQuery) -> AsyncGenerator[bytes, 
     """Return the stream of a list. Streams of equal queries share one computation."""
 
     def make() -> bytes:
-        return msgspec.json.encode(list_parts(parts.templates, parts.board.board.listed(query)))
+        return msgspec.json.encode(list_parts(parts.templates, query, parts.board.board.listed(query)))
 
     return parts.streams.events("list", query, make)
 

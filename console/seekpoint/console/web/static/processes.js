@@ -1,4 +1,5 @@
 // The live list of processes. The server renders rows; this replaces those that changed.
+import { onKey } from "./keys.js";
 import { follow } from "./live.js";
 
 const table = document.getElementById("processes");
@@ -72,10 +73,14 @@ function store(list) {
 document.getElementById("save-filter").addEventListener("click", () => {
   const query = new URLSearchParams(location.search);
   query.delete("limit");
+  query.delete("skip");
   const name = [...query].filter(([, value]) => value !== "").map(([key, value]) => `${key} ${value}`).join(", ") || "everything";
   store([...filters().filter((one) => one.name !== name), { name, query: `?${query}` }]);
 });
 showFilters();
+
+onKey("]", () => document.querySelector("#source [rel=next]")?.click());
+onKey("[", () => document.querySelector("#source [rel=prev]")?.click());
 
 const form = document.getElementById("query");
 form.addEventListener("change", () => form.requestSubmit());
