@@ -92,6 +92,9 @@ def test_kept_states_stay_within_their_bound(monkeypatch: pytest.MonkeyPatch) ->
         assert moments.at(seq).after == _folded(*entries[: seq + 1])
     assert moments.kept_bytes <= 100_000
     assert moments.kept_bytes == sum(one.bytes for one in moments._kept[1:])
+    assert sum(one.read_bytes for one in moments._kept) + moments._read_bytes == sum(
+        len(encode(one)) for one in entries
+    )
     distances = {after.at - one.at for one, after in zip(moments._kept, moments._kept[1:], strict=False)}
     assert len(distances) == 1
     assert distances.pop() > 16
@@ -114,10 +117,10 @@ def test_an_entry_that_was_deleted_meanwhile_is_missed() -> None:
     log = _log_of(*[one._replace(process_id="case-17") for one in many_steps("case-17", 300)])
     moments = _moments(log)
     assert moments.at(299).seq == 299
-    watermarks = log.watermarks(0)
+    before, now = iter([log.watermarks(0)]), log.watermarks
     log.trim(0, 50)
-    log.watermarks = lambda partition: watermarks  # type: ignore[method-assign]  # asked before the trim
-    with pytest.raises(JournalGap):
+    log.watermarks = lambda partition: next(before, now(partition))  # type: ignore[method-assign]
+    with pytest.raises(JournalGap, match="deleted from the log meanwhile"):
         moments.at(100)
 
 
