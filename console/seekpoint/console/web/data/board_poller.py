@@ -64,12 +64,12 @@ class BoardPoller(Poller):
             self._read_source()
             self._read_workers()
         except SeekpointError as exc:
-            self._source = None
+            self._forget()
             problem = self._target.scrub(f"{exc.message}; {exc.hint}")
             self.board.source = msgspec.structs.replace(self.board.source, problem=problem)
         except Exception as exc:  # a reader that dies would leave all pages as they are, without a word
             log_unexpected(exc, self._target.scrub)
-            self._source = None
+            self._forget()
             problem = f"unexpected {type(exc).__name__}, see the console's log"
             self.board.source = msgspec.structs.replace(self.board.source, problem=problem)
 
@@ -88,7 +88,11 @@ class BoardPoller(Poller):
                 return
         if self._source is None:
             fresh = LogSource(self._target)
-            self.board.replace(fresh.load())
+            try:
+                self.board.replace(fresh.load())
+            except BaseException:
+                fresh.close()
+                raise
             self._source = fresh
         else:
             self.board.update(self._source.changed())
@@ -102,9 +106,21 @@ class BoardPoller(Poller):
         else:
             source = ViewSource(self._target)
             self.board.replace(source.load())
+            self._forget()
             self._source = source
         self.board.behind = source.behind
         self.board.source = Source(name="view", behind=sum(source.behind.values()))
+
+    def _forget(self) -> None:
+        """Give up what was read before: the next read reads everything anew."""
+        if isinstance(self._source, LogSource):
+            self._source.close()
+        self._source = None
+
+    async def stop(self) -> None:
+        """End the polling, and forget what was read."""
+        await super().stop()
+        self._forget()
 
     def _read_workers(self) -> None:
         from seekpoint.consumers.heartbeats.worker_code import worker_code
