@@ -18,6 +18,7 @@ from seekpoint.compose.topic_plan import plan_topics
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ClusterFailed
+from seekpoint.schemas.log.safe_reading import safe_config
 
 __all__ = ["run_sample"]
 
@@ -74,10 +75,7 @@ class _Reader:
             settings,
             {
                 "group.id": "sample" if group else "sample.reader",
-                "isolation.level": "read_committed",
                 "fetch.wait.max.ms": 50,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
             },
         )
         self._topic = topic
@@ -94,12 +92,13 @@ class _Reader:
         self._thread.join()
 
     def _read(self) -> None:
-        consumer = Consumer(self._config)
+        consumer = Consumer(safe_config(self._config))
+        partitions = [TopicPartition(self._topic, index, 0) for index in range(_PARTITIONS)]
         try:
-            if self._group:
-                consumer.subscribe([self._topic])
+            if self._group:  # nothing is committed yet, and a safe consumer does not guess where to begin
+                consumer.subscribe([self._topic], on_assign=lambda member, assigned: member.assign(partitions))
             else:
-                consumer.assign([TopicPartition(self._topic, index, 0) for index in range(_PARTITIONS)])
+                consumer.assign(partitions)
             committed = time.monotonic()
             while not self._ends.is_set():
                 message = consumer.poll(0.05)
