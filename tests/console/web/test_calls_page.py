@@ -121,19 +121,21 @@ def test_a_bad_address_is_explained(served: Served) -> None:
 
 
 def test_what_is_appended_shows(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The calls are read again after an entry was appended, and only then."""
+    """The calls grow with each entry, and no entry is read twice."""
     settings = file_settings(tmp_path_factory.mktemp("grows"))
     case = a_case()
     write_entries(settings, case)
     with closing(CommandTarget(None, None, None, f"sqlite:///{settings.sqlite_path}")) as target:
         history = Histories(target).of("case-17")
-        before = history.calls()
-        assert history.calls() is before
-        write_entries(settings, many_steps("another", 12))
-        assert history.calls() is before
+        history.read()
+        before = [one.key for one in history.calls()]
+        assert (len(history.timeline().places), history.cost_usd) == (len(before) + 1, "0.0125")
         step = b.StepStarted("new:1", 6, "new", "7" * 32, "null", 1, "", case[-1].ts)
         write_entries(settings, [own(17, step, epoch=2, claim_id=2)._replace(ts=case[-1].ts + 1)])
-        assert [one.key for one in history.calls()] == [*(one.key for one in before), "new:1"]
+        history.read()
+        assert [one.key for one in history.calls()] == [*before, "new:1"]
+        assert history.timeline().places[-1].call == len(before)
+        assert history.index.entries_read == len(case) + 1
 
 
 def test_the_page_is_accessible(browser: Browser, served: Served, axe: str) -> None:

@@ -119,6 +119,7 @@ def test_a_search_ends_early_and_goes_on(target: CommandTarget, monkeypatch: pyt
     """Where it ended, so that rare texts in a long history cost one bounded read a page."""
     monkeypatch.setattr(entry_search, "SEARCHED_MAX", 250)
     history = Histories(target).of("long")
+    history.read()
     wanted, found, at = EntryFilter(texts=("step:450",)), list[dict[str, Any]](), 0
     pages = []
     while True:
@@ -143,14 +144,19 @@ def test_the_index_reads_what_was_appended(tmp_path_factory: pytest.TempPathFact
     write_entries(settings, case)
     with closing(CommandTarget(None, None, None, f"sqlite:///{settings.sqlite_path}")) as target:
         history = Histories(target).of("case-17")
-        before = [*history.index.marks()]
+        history.read()
+        before = [*history.index.marks]
         late = own(17, b.ContextUpdated("a", "1"), epoch=2, claim_id=2)._replace(ts=CASE_BEGAN_US)
         write_entries(settings, [*many_steps("new", 4), late])
-        after = history.index.marks()
+        history.read()
+        after = history.index.marks
+        assert history.index.entries_read == len(case) + 1
         assert after[:-1] == before
         assert after[-1].verdict is not None
         assert (after[-1].seq, after[-1].verdict.name) == (17, "APPLIED")
-        assert len(Histories(target).of("new").index.marks()) == 4
+        new = Histories(target).of("new")
+        new.read()
+        assert len(new.index.marks) == 4
 
 
 def test_the_page_shows_verdicts_and_whole_entries(browser: Browser, served: Served) -> None:

@@ -24,6 +24,7 @@ from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
 from seekpoint.console.web.auth.tokens import TokenFile
 from seekpoint.console.web.data.board_poller import BoardPoller
 from seekpoint.console.web.data.histories import Histories
+from seekpoint.console.web.data.history_streams import HistoryStreams
 from seekpoint.console.web.data.letter_index import LetterIndex
 from seekpoint.console.web.data.moments import Moments
 from seekpoint.console.web.data.pipeline_poller import PipelinePoller
@@ -92,6 +93,7 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
         letters=LetterIndex(target),
         histories=histories,
         moments=Moments(target, histories),
+        history_streams=HistoryStreams(histories, threads, target.scrub),
         plans=PlanKeeper(),
         jobs=Jobs(target.scrub),
         options=options,
@@ -117,6 +119,7 @@ def make_app(parts: ConsoleParts, options: ConsoleOptions, operations: Sequence[
             parts.close_streams()
             for poller in pollers:
                 await poller.stop()
+            await parts.history_streams.stop()
             await asyncio.to_thread(parts.jobs.close)
             parts.threads.shutdown()
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
     from seekpoint.console.web.data.board_poller import BoardPoller
     from seekpoint.console.web.data.histories import Histories
+    from seekpoint.console.web.data.history_streams import HistoryStreams
     from seekpoint.console.web.data.letter_index import LetterIndex
     from seekpoint.console.web.data.moments import Moments
     from seekpoint.console.web.data.pipeline_poller import PipelinePoller
@@ -48,6 +49,7 @@ class ConsoleParts:
     letters: LetterIndex
     histories: Histories
     moments: Moments
+    history_streams: HistoryStreams
     plans: PlanKeeper
     jobs: Jobs
     options: ConsoleOptions
@@ -57,6 +59,7 @@ class ConsoleParts:
         """End the streams of all viewers."""
         self.streams.close()
         self.pipeline_streams.close()
+        self.history_streams.close()
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Return the result of a blocking call, such as a read of the journal, that runs in a thread."""

@@ -19,7 +19,7 @@ from seekpoint.schemas.state.calls import call_of
 if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
 
-__all__ = ["calls_of"]
+__all__ = ["GrowingCalls", "calls_of"]
 
 
 class _Told(NamedTuple):
@@ -42,15 +42,53 @@ def calls_of(
     ``answered_by``: the process with that answer, or the fork that was promoted. If the log has lost a parent's
     entries, or a fork's, its calls are missing.
     """
-    table = CallTable()
-    for told in _whole(read, process_id, None, limits):
-        known = len(table.found)
-        table.take(told.entry)
-        for call in table.found[known:]:
-            if told.began_in != process_id:
+    own = read(process_id)
+    taken = _promotions_of_calls(own, limits)
+    growing = GrowingCalls(read, process_id, limits)
+    for entry in own:
+        growing.take(entry, takes_calls=entry.id in taken)
+    return growing.found
+
+
+class GrowingCalls:
+    """The calls of a process, which grow with each of its entries, as ``calls_of`` returns them."""
+
+    def __init__(self, read: Callable[[str], Sequence[Entry]], process_id: str, limits: Limits) -> None:
+        self._table = CallTable()
+        self._read = read
+        self._process_id = process_id
+        self._limits = limits
+
+    @property
+    def found(self) -> list[CallRecord]:
+        """Return the calls so far, in the order in which they began. The list grows."""
+        return self._table.found
+
+    def take(self, entry: Entry, *, takes_calls: bool = False) -> CallRecord | None:
+        """Read the next applied entry of the process, and return the call that it is about; None: about none.
+
+        At the entry of a fork it reads the parent's entries, and at a promotion that ``takes_calls`` those of the fork.
+        """
+        body = entry.body
+        if isinstance(body, b.Forked):
+            with suppress(JournalGap, UnknownProcess):
+                for told in _whole(self._read, body.parent_id, body.parent_seq, self._limits):
+                    self._take(told._replace(fact="inherited_from"))
+        elif isinstance(body, b.Promoted) and takes_calls:
+            with suppress(JournalGap, UnknownProcess):
+                entries = _entries(self._read, body.fork_id, body.fork_seq)
+                for told in _with_promoted(self._read, body.fork_id, entries, self._limits):
+                    self._take(told._replace(fact="promoted_from"))
+        return self._take(_Told(entry, self._process_id))
+
+    def _take(self, told: _Told) -> CallRecord | None:
+        known = len(self.found)
+        one = self._table.take(told.entry)
+        for call in self.found[known:]:
+            if told.began_in != self._process_id:
                 call.facts[told.fact] = told.began_in
-        _put_answers(table.found, told.entry)
-    return table.found
+        _put_answers(self.found, told.entry)
+        return one
 
 
 def _whole(

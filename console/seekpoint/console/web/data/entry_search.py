@@ -83,7 +83,7 @@ class EntryPage:
 
 def entries_after(history: ProcessHistory, wanted: EntryFilter, offset: int, limit: int) -> EntryPage:
     """Return the first entries that match, at ``offset`` and behind it. Blocks."""
-    marks = history.index.marks()
+    marks = history.index.marks
     at = _place(marks, offset)
     candidates = [mark for mark in marks[at:] if wanted.takes_mark(mark)]
     found, searched, following = _collect(history, wanted, _chunks(candidates, wanted, limit), limit)
@@ -96,7 +96,7 @@ def entries_after(history: ProcessHistory, wanted: EntryFilter, offset: int, lim
 
 def entries_before(history: ProcessHistory, wanted: EntryFilter, offset: int, limit: int) -> EntryPage:
     """Return the last entries that match before ``offset``, in log order. Blocks."""
-    marks = history.index.marks()
+    marks = history.index.marks
     at = _place(marks, offset)
     candidates = [mark for mark in marks[:at] if wanted.takes_mark(mark)]
     candidates.reverse()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from seekpoint.schemas.folding.fold import Verdict
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.process_index import EntryMark
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
-__all__ = ["WAITS", "Band", "Bar", "Gap", "Timeline", "bars_of", "branch_of", "timeline_of"]
+__all__ = ["WAITS", "Band", "Bar", "Gap", "GrowingTimeline", "Timeline", "bars_of", "branch_of", "timeline_of"]
 
 WAITS = frozenset({"timer", "gate", "receive", "child"})
 """The kinds of calls that wait for something, and do nothing themselves."""
@@ -60,7 +63,7 @@ class Place(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """What is computed once for a process, until an entry is appended."""
+    """What a page shows of a process."""
 
     places: list[Place]
     bands: list[Band]
@@ -70,14 +73,59 @@ class Timeline(NamedTuple):
     """Of the last entry, or of the last attempt if that is later."""
 
 
-def timeline_of(calls: Sequence[CallRecord], marks: Sequence[EntryMark]) -> Timeline:
+class GrowingTimeline:
+    """The timeline of a process, which grows with each of its entries."""
+
+    def __init__(self) -> None:
+        self._places: list[Place] = []
+        self._bands: list[Band] = []
+        self._busy: list[tuple[int, int]] = []
+        self._kept: Timeline | None = None
+
+    def take_mark(self, mark: EntryMark) -> None:
+        """Receive the next entry: a claim begins a band, and a fenced write is a row."""
+        self._kept = None
+        if mark.verdict is Verdict.STALE:
+            self._put(Place(mark.ts_us, -1, mark))
+        elif mark.verdict is Verdict.CLAIM_WON:
+            if self._bands:
+                self._bands[-1] = replace(self._bands[-1], end_us=mark.ts_us)
+            self._bands.append(Band(epoch=mark.epoch, node_id=mark.node_id or "", start_us=mark.ts_us, end_us=None))
+        _merge(self._busy, mark.ts_us, mark.ts_us)
+
+    def take_call(self, number: int, call: CallRecord, *, is_new: bool) -> None:
+        """Receive a call that began, or of which an attempt began or ended."""
+        self._kept = None
+        if is_new:
+            self._put(Place(call.attempts[0].started_at_us, number, None))
+        for one in call.attempts if is_new else call.attempts[-1:]:
+            is_known = call.kind not in WAITS and one.ended_at_us is not None
+            end = one.ended_at_us if is_known and one.ended_at_us is not None else one.started_at_us
+            _merge(self._busy, one.started_at_us, max(one.started_at_us, end))
+
+    def timeline(self) -> Timeline:
+        """Return the timeline so far. Its places go on growing."""
+        if self._kept is None:
+            busy = self._busy
+            start, end = (busy[0][0], busy[-1][1]) if busy else (0, 0)
+            self._kept = Timeline(self._places, [*self._bands], _gaps(busy), start, end)
+        return self._kept
+
+    def _put(self, place: Place) -> None:
+        if not self._places or place.start_us >= self._places[-1].start_us:
+            self._places.append(place)
+        else:
+            insort(self._places, place, key=lambda one: one.start_us)
+
+
+def timeline_of(calls: Sequence[CallRecord], marks: Iterable[EntryMark]) -> Timeline:
     """Return the timeline: a row for each call and for each write of a fenced owner, by the time they begin."""
-    places = [Place(call.attempts[0].started_at_us, number, None) for number, call in enumerate(calls)]
-    places += [Place(mark.ts_us, -1, mark) for mark in marks if mark.verdict is Verdict.STALE]
-    places.sort(key=lambda place: place.start_us)
-    busy = _merged(_activity(calls, marks))
-    start, end = (busy[0][0], busy[-1][1]) if busy else (0, 0)
-    return Timeline(places, _bands(marks), _gaps(busy), start, end)
+    growing = GrowingTimeline()
+    for number, call in enumerate(calls):
+        growing.take_call(number, call, is_new=True)
+    for mark in marks:
+        growing.take_mark(mark)
+    return growing.timeline()
 
 
 def bars_of(call: CallRecord) -> list[Bar]:
@@ -111,34 +159,19 @@ def branch_of(key: str) -> str:
     return "/".join(part for part in key.split("/")[:-1] if part.startswith("~"))
 
 
-def _bands(marks: Iterable[EntryMark]) -> list[Band]:
-    claims = [mark for mark in marks if mark.verdict is Verdict.CLAIM_WON]
-    ends = [*(claim.ts_us for claim in claims[1:]), None][: len(claims)]  # a process nobody claimed has mail only
-    return [
-        Band(epoch=one.epoch, node_id=one.node_id or "", start_us=one.ts_us, end_us=end)
-        for one, end in zip(claims, ends, strict=True)
-    ]  # fmt: skip
+def _merge(busy: list[tuple[int, int]], start: int, end: int) -> None:
+    """Add a busy time to those in order. Those with less than the least gap between them are one.
 
-
-def _activity(calls: Iterable[CallRecord], marks: Iterable[EntryMark]) -> Iterator[tuple[int, int]]:
-    for mark in marks:
-        yield mark.ts_us, mark.ts_us
-    for call in calls:
-        for one in call.attempts:
-            is_known = call.kind not in WAITS and one.ended_at_us is not None
-            end = one.ended_at_us if is_known and one.ended_at_us is not None else one.started_at_us
-            yield one.started_at_us, max(one.started_at_us, end)
-
-
-def _merged(activity: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the busy times in order. Those with less than the least gap between them are one."""
-    found: list[tuple[int, int]] = []
-    for start, end in sorted(activity):
-        if found and start - found[-1][1] < _GAP_US_MIN:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((start, end))
-    return found
+    >>> busy = [(0, 10), (5_000_000, 5_000_010)]
+    >>> _merge(busy, 3_000_000, 3_000_001); _merge(busy, 4_100_000, 4_200_000); busy
+    [(0, 10), (3000000, 3000001), (4100000, 5000010)]
+    """
+    first = bisect_left(busy, start - _GAP_US_MIN + 1, key=lambda one: one[1])
+    last = first
+    while last < len(busy) and busy[last][0] - end < _GAP_US_MIN:
+        start, end = min(start, busy[last][0]), max(end, busy[last][1])
+        last += 1
+    busy[first:last] = [(start, end)]
 
 
 def _gaps(busy: Sequence[tuple[int, int]]) -> list[Gap]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from seekpoint.console.render.call_errors import error_text
 from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.formats import moment, span_text
 from seekpoint.console.web.json_texts import json_lines, short_json, shortened
-from seekpoint.console.web.routes.process import ProcessQuery, tab_page
+from seekpoint.console.web.routes.process import ProcessQuery, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from seekpoint.console.web.data.histories import ProcessHistory
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
 __all__ = ["OPERATIONS", "PAGES", "call_summary"]
@@ -29,6 +30,8 @@ class CallsQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=
     first: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
     """The number of calls before the page."""
     limit: Annotated[int, Meta(ge=1, le=500)] = 200
+    partial: bool = False
+    """Whether the answer may come before the whole history was read."""
 
 
 class CallSummary(FrozenStruct, frozen=True, kw_only=True):
@@ -58,6 +61,8 @@ class CallsAnswer(FrozenStruct, frozen=True, kw_only=True):
     """A page of calls."""
 
     process_id: str
+    is_complete: bool
+    """Whether the whole history was read; if not, there are more calls to come."""
     total: int
     cost_usd: str | None
     """Of all calls."""
@@ -82,13 +87,26 @@ class CallAnswer(FrozenStruct, frozen=True, kw_only=True):
 
 async def list_calls(visit: Visit, query: CallsQuery) -> CallsAnswer:
     """Return a page of calls."""
-    from seekpoint.producers.durable.replay.call_records import total_cost
+    history = await _read(visit, query)
+    return await visit.parts.in_thread(lambda: _page(history, query))
 
-    calls = await _calls(visit, query.id)
+
+async def _read(visit: Visit, query: CallsQuery) -> ProcessHistory:
+    after = query.first + query.limit
+    return await read_history(visit, query.id, lambda one: one.calls_read > after, partial=query.partial)
+
+
+def _page(history: ProcessHistory, query: CallsQuery) -> CallsAnswer:
+    with history.lock:
+        return _page_of(history, query)
+
+
+def _page_of(history: ProcessHistory, query: CallsQuery) -> CallsAnswer:
+    calls = history.calls()
     chosen = calls[query.first : query.first + query.limit]
     after = query.first + query.limit
     return CallsAnswer(
-        process_id=query.id, total=len(calls), cost_usd=total_cost(calls),
+        process_id=query.id, is_complete=history.index.is_complete, total=len(calls), cost_usd=history.cost_usd,
         calls=[call_summary(number, one) for number, one in enumerate(chosen, query.first)],
         next=after if after < len(calls) else None,
     )  # fmt: skip
@@ -96,17 +114,25 @@ async def list_calls(visit: Visit, query: CallsQuery) -> CallsAnswer:
 
 async def get_call(visit: Visit, query: CallQuery) -> CallAnswer:
     """Return one call whole."""
-    calls = await _calls(visit, query.id)
-    if query.number >= len(calls):
-        message = f"the code of {query.id} has made {len(calls):,} calls, and none with the number {query.number}"
-        raise BadRequest(404, "NoSuchCall", message, "calls are numbered from 0; /api/calls lists them")
-    return CallAnswer(process_id=query.id, number=query.number, call=calls[query.number].to_dict())
+    history = await read_history(visit, query.id, lambda one: False, partial=False)
+    return await visit.parts.in_thread(lambda: _whole(history, query))
+
+
+def _whole(history: ProcessHistory, query: CallQuery) -> CallAnswer:
+    with history.lock:
+        known = len(history.calls())
+        if query.number >= known:
+            message = f"the code of {query.id} has made {known:,} calls, and none with the number {query.number}"
+            raise BadRequest(404, "NoSuchCall", message, "calls are numbered from 0; /api/calls lists them")
+        return CallAnswer(process_id=query.id, number=query.number, call=history.whole_call(query.number).to_dict())
 
 
 async def show_calls(visit: Visit, query: CallsQuery) -> Response:
     """Show a page of calls."""
-    found = await list_calls(visit, query)
-    return await tab_page(visit, "process_calls.html", query.id, query=query, found=found)
+    query = replace(query, partial=True)
+    history = await _read(visit, query)
+    found = await visit.parts.in_thread(lambda: _page(history, query))
+    return await tab_page(visit, "process_calls.html", query.id, history=history, query=query, found=found)
 
 
 async def show_call(visit: Visit, query: CallQuery) -> Response:
@@ -128,11 +154,6 @@ def _fact(name: str, value: Any) -> tuple[str, str]:
     if name.endswith("_us") and isinstance(value, int):
         return name.removesuffix("_us").removesuffix("_at"), moment(value)
     return name.replace("_", " "), short_json(value, 2_000)
-
-
-async def _calls(visit: Visit, process_id: str) -> list[CallRecord]:
-    named_process_key(process_id)
-    return await visit.parts.in_thread(lambda: visit.parts.histories.of(process_id).calls())
 
 
 def call_summary(number: int, call: CallRecord) -> CallSummary:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from seekpoint.console.render.entry_lines import entry_facts, entry_row
 from seekpoint.console.web.data.entry_search import (
@@ -19,9 +20,8 @@ from seekpoint.console.web.data.entry_search import (
 from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.json_texts import json_lines, shortened
-from seekpoint.console.web.routes.process import ProcessQuery, tab_page
+from seekpoint.console.web.routes.process import ProcessQuery, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -52,6 +52,8 @@ class EntriesQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_field
     seq: Offset | None = None
     before: Offset | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 200
+    partial: bool = False
+    """Whether the answer may come before the whole history was read."""
 
     @property
     def filter(self) -> EntryFilter:
@@ -88,6 +90,8 @@ class EntriesAnswer(FrozenStruct, frozen=True, kw_only=True):
 
     process_id: str
     partition: int
+    is_complete: bool
+    """Whether the whole history was read; if not, there are more entries to come."""
     total: int
     """Entries of the process, of all kinds."""
     log_start: int
@@ -119,21 +123,31 @@ class EntryAnswer(FrozenStruct, frozen=True, kw_only=True):
 
 async def list_entries(visit: Visit, query: EntriesQuery) -> EntriesAnswer:
     """Return a page of entries."""
+    history = await _read(visit, query)
+    return await visit.parts.in_thread(lambda: _page(history, query))
+
+
+async def _read(visit: Visit, query: EntriesQuery) -> ProcessHistory:
     if sum(place is not None for place in (query.offset, query.seq, query.before)) > 1:
         raise BadRequest(400, "BadQuery", "offset, seq and before exclude each other", "give one of them")
-    named_process_key(query.id)
-    return await visit.parts.in_thread(lambda: _page(visit.parts.histories.of(query.id), query))
+    wanted = EntriesQuery(id=query.id) == replace(query, limit=200, partial=False)
+
+    def is_enough(history: ProcessHistory) -> bool:
+        return wanted and len(history.index.marks) > query.limit
+
+    return await read_history(visit, query.id, is_enough, partial=query.partial)
 
 
 def _page(history: ProcessHistory, query: EntriesQuery) -> EntriesAnswer:
-    marks = history.index.marks()
+    marks = history.index.marks
     if query.before is not None:
         found = entries_before(history, query.filter, query.before, query.limit)
     else:
         start = query.offset or 0 if query.seq is None else offset_of_seq(marks, query.seq)
         found = entries_after(history, query.filter, start, query.limit)
     return EntriesAnswer(
-        process_id=query.id, partition=history.index.partition, total=len(marks), log_start=history.index.low,
+        process_id=query.id, partition=history.index.partition, is_complete=history.index.is_complete,
+        total=len(marks), log_start=history.index.low,
         kinds=dict(sorted(Counter(mark.kind for mark in marks).items())),
         epochs=sorted({mark.epoch for mark in marks}), entries=_summaries(found), next=found.next,
         previous=found.previous, searched=found.searched, is_cut=found.is_cut,
@@ -153,13 +167,15 @@ def _summaries(found: EntryPage) -> list[EntrySummary]:
 
 async def get_entry(visit: Visit, query: EntryQuery) -> EntryAnswer:
     """Return one entry whole."""
-    named_process_key(query.id)
-    entry = await visit.parts.in_thread(lambda: _entry(visit.parts.histories.of(query.id), query.offset))
+    history = await read_history(
+        visit, query.id, lambda one: bool(one.index.marks) and one.index.marks[-1].offset >= query.offset, partial=False
+    )
+    entry = await visit.parts.in_thread(lambda: _entry(history, query.offset))
     return EntryAnswer(process_id=query.id, entry=entry)
 
 
 def _entry(history: ProcessHistory, offset: int) -> dict[str, Any]:
-    mark = next((one for one in history.index.marks() if one.offset == offset), None)
+    mark = next((one for one in history.index.marks if one.offset == offset), None)
     logged = None if mark is None else next(history.entries([offset]), None)
     if mark is None or logged is None:
         message = f"{history.process_id} has no entry at offset {offset} of partition {history.index.partition}"
@@ -169,8 +185,10 @@ def _entry(history: ProcessHistory, offset: int) -> dict[str, Any]:
 
 async def show_entries(visit: Visit, query: EntriesQuery) -> Response:
     """Show a page of entries."""
-    found = await list_entries(visit, query)
-    return await tab_page(visit, "process_entries.html", query.id, query=query, found=found)
+    query = replace(query, partial=True)
+    history = await _read(visit, query)
+    found = await visit.parts.in_thread(lambda: _page(history, query))
+    return await tab_page(visit, "process_entries.html", query.id, history=history, query=query, found=found)
 
 
 async def show_entry(visit: Visit, query: EntryQuery) -> Response:

@@ -10,9 +10,8 @@ from seekpoint.console.web.data.timeline import WAITS, Band, Bar, Gap, Timeline,
 from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.json_texts import short_json
 from seekpoint.console.web.routes.calls import call_summary
-from seekpoint.console.web.routes.process import ProcessQuery, tab_page
+from seekpoint.console.web.routes.process import ProcessQuery, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -26,6 +25,8 @@ __all__ = ["OPERATIONS", "PAGES"]
 _BEHIND_MAX = 400
 """So many bands, and so many gaps, come with a window at most."""
 _SUMMARY_CHARACTERS = 100
+_WINDOW_AHEAD = 50
+"""Calls beyond a window that are read first, since later entries may tell of earlier times."""
 
 
 class TimelineQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +36,8 @@ class TimelineQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fiel
     limit: Annotated[int, Meta(ge=1, le=500)] = 200
     whole: bool = False
     """Whether bands and gaps are those of the whole timeline, not of the window."""
+    partial: bool = False
+    """Whether the answer may come before the whole history was read."""
 
 
 class TimelineRow(FrozenStruct, frozen=True, kw_only=True):
@@ -63,8 +66,10 @@ class TimelineAnswer(FrozenStruct, frozen=True, kw_only=True):
     """A window of the rows, with the epochs and the idle gaps of its time."""
 
     process_id: str
+    is_complete: bool
+    """Whether the whole history was read; if not, there are more rows to come."""
     total: int
-    """Rows of the whole timeline."""
+    """Rows of the whole timeline, as far as it was read."""
     start_us: int
     """Of the whole timeline, as ``end_us``."""
     end_us: int
@@ -75,17 +80,26 @@ class TimelineAnswer(FrozenStruct, frozen=True, kw_only=True):
 
 async def get_timeline(visit: Visit, query: TimelineQuery) -> TimelineAnswer:
     """Return a window of the timeline."""
-    named_process_key(query.id)
-    return await visit.parts.in_thread(lambda: _window(visit.parts.histories.of(query.id), query))
+    wanted = query.first + query.limit
+    history = await read_history(
+        visit, query.id, lambda one: one.calls_read > wanted + _WINDOW_AHEAD, partial=query.partial
+    )
+    return await visit.parts.in_thread(lambda: _window(history, query))
 
 
 async def show_timeline(visit: Visit, query: ProcessQuery) -> Response:
     """Show the frame of the timeline. A process that does not exist is an error already here."""
-    return await tab_page(visit, "process_timeline.html", query.id)
+    history = await read_history(visit, query.id, lambda one: len(one.index.marks) > 0, partial=True)
+    return await tab_page(visit, "process_timeline.html", query.id, history=history)
 
 
 def _window(history: ProcessHistory, query: TimelineQuery) -> TimelineAnswer:
-    calls, timeline = history.timeline()
+    with history.lock:
+        return _window_of(history, query)
+
+
+def _window_of(history: ProcessHistory, query: TimelineQuery) -> TimelineAnswer:
+    calls, timeline = history.calls(), history.timeline()
     places = timeline.places[query.first : query.first + query.limit]
     rows = [
         _call_row(row, place.call, calls[place.call]) if place.fenced is None else _fenced_row(row, place.fenced)
@@ -93,7 +107,8 @@ def _window(history: ProcessHistory, query: TimelineQuery) -> TimelineAnswer:
     ]
     bands, gaps = (timeline.bands, timeline.gaps) if query.whole else _behind(timeline, rows)
     return TimelineAnswer(
-        process_id=query.id, total=len(timeline.places), start_us=timeline.start_us, end_us=timeline.end_us, rows=rows,
+        process_id=query.id, is_complete=history.index.is_complete, total=len(timeline.places),
+        start_us=timeline.start_us, end_us=timeline.end_us, rows=rows,
         bands=bands[:_BEHIND_MAX], gaps=gaps[:_BEHIND_MAX],
     )  # fmt: skip
 

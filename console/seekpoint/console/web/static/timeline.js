@@ -1,5 +1,6 @@
 // The timeline: only the rows in view exist, and windows of rows come from the API as somebody scrolls to them.
 import { onKey, useRows } from "./keys.js";
+import { onHistory } from "./tail.js";
 import { makeScale, spanText, ticks, timeText } from "./timeline_scale.js";
 
 const ROW_PX = 24;
@@ -14,7 +15,9 @@ const axis = document.getElementById("ticks");
 const line = document.getElementById("rows-line");
 const fit = document.getElementById("fit");
 const id = encodeURIComponent(frame.dataset.id);
-const windows = new Map(); // number of the window → its answer, or null while it is asked for
+const windows = new Map(); // number of the window → its answer
+const asked = new Set(); // windows that are on their way
+const stale = new Set(); // windows that are shown, but may have changed
 let whole; // the newest answer: total, start_us, end_us
 let selected = -1;
 let isWhole = false;
@@ -35,26 +38,47 @@ function element(tag, className, text) {
 
 // --- rows from the API ---------------------------------------------------------------------------------------------
 async function ask(number) {
-  windows.set(number, null);
+  asked.add(number);
+  stale.delete(number);
   try {
-    const answer = await fetch(`/api/timeline?id=${id}&first=${number * WINDOW}&limit=${WINDOW}`);
+    const answer = await fetch(`/api/timeline?id=${id}&first=${number * WINDOW}&limit=${WINDOW}&partial=true`);
     const found = await answer.json();
     if (!answer.ok) throw new Error(found.error.message);
-    if (whole && whole.total !== found.total) windows.clear(); // the process went on: rows may have moved
+    if (whole && whole.total !== found.total) for (const key of windows.keys()) stale.add(key); // rows may have moved
+    const isAtEnd = whole?.is_complete && scroller.scrollTop > 0 && scroller.scrollTop + scroller.clientHeight > scroller.scrollHeight - ROW_PX;
     whole = found;
-    windows.set(number, found);
-    if (windows.size > WINDOWS_MAX) windows.delete([...windows.keys()].find((key) => key !== number && windows.get(key)));
-    line.textContent = `${found.total.toLocaleString("en")} rows`;
-    space.style.height = `${Math.max(1, found.total) * ROW_PX}px`;
-    if (found.total === 0) line.textContent = "its code has made no calls";
-  } catch (error) {
     windows.delete(number);
+    windows.set(number, found);
+    if (windows.size > WINDOWS_MAX) windows.delete(windows.keys().next().value);
+    stale.delete(number);
+    line.textContent = `${found.total.toLocaleString("en")} rows${found.is_complete ? "" : " so far, reading…"}`;
+    space.style.height = `${Math.max(1, found.total) * ROW_PX}px`;
+    if (isAtEnd) scroller.scrollTop = scroller.scrollHeight;
+    if (found.total === 0 && found.is_complete) line.textContent = "its code has made no calls";
+  } catch (error) {
     failedAt = Date.now();
     line.textContent = clean(error instanceof TypeError ? "the console does not answer; scroll to try again" : error.message);
     return;
+  } finally {
+    asked.delete(number);
   }
   draw();
 }
+
+let refreshAt = 0;
+let later;
+/** More was read, or appended: what is shown is asked for again, but not more often than twice a second. */
+function refresh() {
+  if (Date.now() < refreshAt) { later ??= setTimeout(() => { later = undefined; refresh(); }, refreshAt - Date.now()); return; }
+  refreshAt = Date.now() + 500;
+  for (const key of windows.keys()) stale.add(key);
+  draw();
+}
+let read;
+onHistory((progress) => {
+  if (read === undefined ? progress.is_complete !== whole?.is_complete || !progress.is_complete : read.entries !== progress.entries || read.is_complete !== progress.is_complete) refresh();
+  read = progress;
+});
 
 function rowAt(number) { return windows.get(Math.floor(number / WINDOW))?.rows[number % WINDOW]; }
 
@@ -69,7 +93,7 @@ function askAround(first, last) {
   const near = [Math.floor(first / WINDOW), Math.floor(Math.max(first, last - 1) / WINDOW)];
   const next = Math.floor((last + WINDOW / 2) / WINDOW);
   if (next * WINDOW < (whole?.total ?? 1)) near.push(next);
-  for (const number of new Set(near)) if (!windows.has(number)) ask(number);
+  for (const number of new Set(near)) if (!asked.has(number) && (stale.has(number) || !windows.has(number))) ask(number);
 }
 
 // --- the scale -----------------------------------------------------------------------------------------------------
