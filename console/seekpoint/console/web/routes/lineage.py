@@ -75,7 +75,7 @@ def _promotions(histories: Histories, process_id: str) -> list[Promotion]:
     history = histories.of(process_id)
     offsets = [
         mark.offset
-        for mark in history.index.marks()
+        for mark in history.index.marks
         if mark.kind == Promoted.KIND and (mark.verdict is None or mark.verdict.name == "APPLIED")
     ]
     found = []
