@@ -74,7 +74,9 @@ def test_the_page_has_pictures_of_a_terminal() -> None:
 def test_no_picture_is_left_over() -> None:
     """Each file in the folder is on a page."""
     named = {
-        name for page in ROOT.glob("docs/**/*.md") for name in re.findall(r"pictures/([\w-]+\.svg)", page.read_text())
+        name
+        for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
+        for name in re.findall(r"pictures/([\w-]+\.(?:svg|png))", page.read_text())
     }
     assert {one.name for one in (ROOT / "docs" / "pictures").iterdir()} == named
 

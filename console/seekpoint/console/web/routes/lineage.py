@@ -73,6 +73,7 @@ async def get_lineage(visit: Visit, query: ProcessQuery) -> LineageAnswer:
 def _promotions(histories: Histories, process_id: str) -> list[Promotion]:
     """Return the forks whose work a process took over, the oldest first."""
     history = histories.of(process_id)
+    history.read()
     offsets = [
         mark.offset
         for mark in history.index.marks
