@@ -18,6 +18,7 @@ from seekpoint.console.web.routes import (
     pipeline,
     process,
     processes,
+    story,
     time_machine,
     timeline,
     waiting,
@@ -26,8 +27,8 @@ from seekpoint.console.web.routes import (
 __all__ = ["OPERATIONS", "PAGES"]
 
 _MODULES = (
-    processes, process, timeline, calls, entries, time_machine, differences, lineage, waiting, pipeline, dead_letters,
-    changes, jobs, about,
+    processes, process, timeline, story, calls, entries, time_machine, differences, lineage, waiting, pipeline,
+    dead_letters, changes, jobs, about,
 )  # fmt: skip
 
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
