@@ -20,7 +20,9 @@ from seekpoint.schemas.config.settings import Settings
 from written_journals import a_case, many_steps, write_entries
 
 TAGS = frozenset("p h1 h2 h3 h4 h5 h6 ul ol li em strong code pre blockquote hr br".split())  # noqa: SIM905
-MARKDOWN = "# Title\n\n**bold** and `code`\n\n- one\n- two\n\n[l](javascript:window.canary=4) <b>"
+MARKDOWN = (
+    "# Title\n\n**bold** and `code`\n\n- one\n- two\n\n[l](javascript:window.canary=4) [m](https://example.org) <b>"
+)
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def test_messages_are_markdown_that_cannot_do_anything(browser: Browser, served:
     html = said.get_attribute("innerHTML") or ""
     assert html.count("<li>") == 2
     assert "<strong>bold</strong>" in html
-    assert "[l](javascript:window.canary=4) <b>" in said.text
+    assert "[l](javascript:window.canary=4) [m](https://example.org) <b>" in said.text
     assert browser.script("return document.querySelectorAll('.said a, .said img, .said script').length") == 0
     assert browser.script("return window.canary") is None
     assert "\\u202e" in browser.all(".said")[0].text
@@ -92,6 +94,7 @@ def test_a_long_story_comes_in_pages(browser: Browser, served: Served) -> None:
     browser.open(f"{served.url}/story?id=long")
     seen: list[str] = []
     while True:
+        browser.until(lambda: browser.one("#grows").get_attribute("data-complete") == "true")
         seen += browser.script(
             "return [...document.querySelectorAll('#grows [data-row]')].map((row) => row.dataset.row)"
         )
