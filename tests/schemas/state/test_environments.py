@@ -214,6 +214,15 @@ _NO_DECIMALS = {
     "last.ended_at_us - last.started_at_us",
     "datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)",
     "len(one.attempts) + 1",
+    "self.bytes += _VALUE_FACTOR * size",
+    "self.bytes += _CALL_BYTES",
+    "self.bytes += sum((_VALUE_FACTOR * _size(call) for _, call, _ in touched))",
+    "self._sizes.get(number, 0) + size",
+    "_VALUE_FACTOR * size",
+    "self.bytes += _VALUE_FACTOR * (_size(call) - counted)",
+    "_VALUE_FACTOR * (_size(call) - counted)",
+    "_VALUE_FACTOR * _size(call)",
+    "_size(call) - counted",
 }
 _INTEGERS = {"sum", "max", "len", "int"}
 _ONLY_CONVERTS = {"secrets"}

@@ -257,8 +257,10 @@ class SqliteFile:
             ) from exc  # fmt: skip
 
     def _verified(self, connection: sqlite3.Connection) -> Manifest:
+        connection.execute("BEGIN")  # both as of one moment: another program may make the tables between
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute("COMMIT")
         if application == 0 and version == 0:
             self._create(connection)
         elif application != _APPLICATION_ID:

@@ -90,7 +90,7 @@ def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ("name", "said"),
     [
         ("shop", "is not MODULE:NAME"),
-        ("nowhere:x", "No module named 'nowhere'"),
+        ("nowhere:x", "there is no module nowhere in"),
         ("shop:nothing", "no attribute 'nothing'"),
         ("shop:pay", "is a function, not Connectors or a Connector"),
         ("shop:inline", "no connector with outbox=True there: found inline"),

@@ -6,7 +6,7 @@ import os
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
-MISSING = os.environ["PACKAGES_OF_EXTRAS"].split(",")
+MISSING = os.environ.get("PACKAGES_OF_EXTRAS", "").split(",")
 _find = PathFinder.find_spec
 
 
@@ -15,4 +15,5 @@ def find_spec(fullname: str, *more: Any, **options: Any) -> ModuleSpec | None:
     return None if fullname.partition(".")[0] in MISSING else _find(fullname, *more, **options)
 
 
-PathFinder.find_spec = find_spec  # type: ignore[method-assign]
+if any(MISSING):
+    PathFinder.find_spec = find_spec  # type: ignore[method-assign]
