@@ -257,10 +257,9 @@ class SqliteFile:
             ) from exc  # fmt: skip
 
     def _verified(self, connection: sqlite3.Connection) -> Manifest:
-        connection.execute("BEGIN")  # both as of one moment: another program may make the tables between
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        # In this order: another program may make the tables between, and then both are there.
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        connection.execute("COMMIT")
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
         if application == 0 and version == 0:
             self._create(connection)
         elif application != _APPLICATION_ID:
