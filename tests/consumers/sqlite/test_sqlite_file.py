@@ -24,7 +24,7 @@ def test_a_file_is_made_once_and_keeps_its_partitions(open_file: OpenFile) -> No
     assert first.topic_id == second.topic_id
 
 
-@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("number", range(100))
 def test_many_threads_and_files_make_one_journal(open_file: OpenFile, number: int) -> None:
     """All that open a file at once see one journal."""
     files = [open_file() for _ in range(8)]
