@@ -119,6 +119,8 @@ def identity_provider() -> Iterator[IdentityProvider]:
     provider = IdentityProvider()
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = 1.0  # a browser opens connections that it never uses
+
         def do_GET(self) -> None:
             where = urlsplit(self.path)
             if provider.is_down:

@@ -28,6 +28,8 @@ def other_site() -> Iterator[OtherSite]:
     site = OtherSite()
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = 1.0  # a browser opens connections that it never uses
+
         def do_GET(self) -> None:
             site.asked.append(self.path)
             self._answer(200, site.page.encode())
