@@ -215,7 +215,7 @@ def long_journal(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_cold_console_shows_rows_before_it_read_everything(
     browser: Browser, long_journal: str, tab: str, row: str
 ) -> None:
-    """The first rows come while the rest of 100,000 entries is read: ``scripts/bench console`` has the strict bar."""
+    """The first rows come while the rest of 100,000 entries is read. A loaded machine gets four seconds for it."""
     with closing(CommandTarget(None, None, None, long_journal)) as target, serving(target) as served:
         browser.open(f"{served.url}/{tab}?id=long")
         browser.until(lambda: browser.all(row))
