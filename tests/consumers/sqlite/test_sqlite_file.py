@@ -38,6 +38,18 @@ def test_many_threads_and_files_make_one_journal(open_file: OpenFile, number: in
     assert len({*found}) == 1
 
 
+def test_who_opens_a_new_file_waits_for_another_who_makes_it(open_file: OpenFile) -> None:
+    """SQLite refuses to change the mode of a file that another connection writes, at once and without its own wait."""
+    file = open_file()
+    file.path.touch()
+    with closing(sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        end = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+        end.start()
+        assert file.manifest.journal == Settings().journal
+        end.join()
+
+
 def test_a_commit_is_on_the_disk(open_file: OpenFile) -> None:
     """Write-ahead log, synchronised at each commit."""
     with open_file().reading() as connection:

@@ -279,7 +279,7 @@ class SqliteFile:
 
     def _create(self, connection: sqlite3.Connection) -> None:
         """Make the tables, unless another program has made them meanwhile."""
-        connection.execute("PRAGMA journal_mode = WAL")
+        _execute_when_free(connection, "PRAGMA journal_mode = WAL")
 
         def make(connection: sqlite3.Connection) -> None:
             if connection.execute("PRAGMA user_version").fetchone()[0]:
@@ -329,7 +329,7 @@ def _transaction(
     connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], at_end: Callable[[], None] | None = None
 ) -> T:
     """Do ``work``, then ``at_end``, between BEGIN and COMMIT. Nothing of it remains if it raises."""
-    _begin(connection)
+    _execute_when_free(connection, "BEGIN IMMEDIATE")
     try:
         result = work(connection)
         if at_end is not None:
@@ -342,13 +342,16 @@ def _transaction(
     return result
 
 
-def _begin(connection: sqlite3.Connection) -> None:
-    """Begin to write. Another program that writes is waited for in short steps: SQLite's own steps grow to 0.1 s."""
+def _execute_when_free(connection: sqlite3.Connection, statement: str) -> None:
+    """Execute a statement that needs the file alone. Another program that uses it is waited for in short steps.
+
+    SQLite's own steps grow to 0.1 s, and for a change of the journal mode it does not wait at all.
+    """
     connection.execute("PRAGMA busy_timeout = 0")
     until = time.monotonic() + _BUSY_MAX_S
     while True:
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(statement)
             return
         except sqlite3.OperationalError as exc:
             if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
