@@ -19,6 +19,14 @@ from seekpoint.consumers.heartbeats.host import HostProcess, has_died, this_proc
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 
 
+@pytest.fixture(autouse=True)
+def not_looked_up_before() -> Iterator[None]:
+    """Forget this process, which is looked up once."""
+    host._process.cache_clear()
+    yield
+    host._process.cache_clear()
+
+
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as popen:
@@ -94,6 +102,7 @@ def test_without_proc_no_process_is_judged(monkeypatch: pytest.MonkeyPatch) -> N
     """Without /proc, or with that of another namespace, a heartbeat names no process, and no process is judged."""
     mine = this_process()
     assert mine is not None
+    host._process.cache_clear()
     monkeypatch.setattr(host, "_here", lambda pid: None)
     assert this_process() is None
     assert not has_died(replace(mine, pid=2**22 + 1))
@@ -116,5 +125,9 @@ def test_a_process_that_cannot_look_itself_up_says_nothing(monkeypatch: pytest.M
         raise failure
 
     monkeypatch.setattr(host, "open", fails, raising=False)
+    assert this_process() == mine  # it was looked up before
+    host._process.cache_clear()
     assert this_process() is None
     assert not has_died(mine)
+    monkeypatch.undo()
+    assert this_process() == mine  # the next heartbeat names it

@@ -33,13 +33,18 @@ class HostProcess(FrozenStruct, frozen=True):
 
 def this_process() -> HostProcess | None:
     """Return the calling process; None where the system does not show it."""
-    pid = os.getpid()
-    where = _here(pid)
     try:
-        seen = None if where is None else _seen(pid)
-    except (OSError, ValueError, IndexError):  # no file can be opened any more: the heartbeat goes without it
+        return _process(os.getpid())
+    except (OSError, ValueError, LookupError):  # no file can be opened any more: the next heartbeat tries again
         return None
-    return None if where is None or seen is None else HostProcess(*where, pid, seen[1])
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> HostProcess:
+    where, seen = _here(pid), _seen(pid)
+    if where is None or seen is None:
+        raise LookupError(pid)
+    return HostProcess(*where, pid, seen[1])
 
 
 def has_died(process: HostProcess | None) -> bool:
