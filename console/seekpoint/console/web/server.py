@@ -73,7 +73,7 @@ def run_console(
 def _listen(options: ConsoleOptions) -> socket.socket:
     options.check()
     try:
-        return socket.create_server(
+        listening = socket.create_server(
             (options.host, options.port), family=socket.AF_INET6 if ":" in options.host else socket.AF_INET
         )
     except (OSError, OverflowError) as exc:
@@ -81,3 +81,7 @@ def _listen(options: ConsoleOptions) -> socket.socket:
             f"the console cannot listen there: {getattr(exc, 'strerror', None) or exc}", setting="--port",
             found=f"{options.host}:{options.port}", hint="another program may have the port: give --port",
         ) from exc  # fmt: skip
+    # Connections inherit it. asyncio sets it only where a socket names its protocol, and then each answer but a
+    # connection's first would wait 40 ms for an acknowledgement of its head.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
