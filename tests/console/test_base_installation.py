@@ -65,9 +65,10 @@ def seekpoint(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a program there."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SEEKPOINT_")}
+    path = os.pathsep.join([str(SUPPORT), *filter(None, [kept.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, *words], cwd=folder, timeout=60, capture_output=True, text=True, check=False,
-        env={**kept, "PYTHONPATH": str(SUPPORT), "PACKAGES_OF_EXTRAS": ",".join(packages_of_extras())},
+        env={**kept, "PYTHONPATH": path, "PACKAGES_OF_EXTRAS": ",".join(packages_of_extras())},
     )  # fmt: skip
 
 

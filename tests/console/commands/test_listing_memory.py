@@ -176,8 +176,8 @@ def peak_bytes(run: Callable[[], object]) -> int:
 
 
 LISTINGS: dict[str, Callable[[Any, bool], object]] = {
-    "ps": lambda target, as_json: ps.ps(target, json=as_json),
-    "ps --from-log": lambda target, as_json: ps.ps(target, from_log=True, json=as_json),
+    "ps --all": lambda target, as_json: ps.ps(target, shared=True, json=as_json),
+    "ps --all --from-log": lambda target, as_json: ps.ps(target, shared=True, from_log=True, json=as_json),
     "gates ls": lambda target, as_json: gates.ls(target, json=as_json),
     "effects ls --in-doubt": lambda target, as_json: effects.ls(target, in_doubt=True, json=as_json),
     "effects ls": lambda target, as_json: effects.ls(target, json=as_json),
@@ -237,7 +237,7 @@ def test_a_view_that_goes_away_meanwhile_is_followed_by_the_log(
 ) -> None:
     """Each process is listed once, though a page of some was written already."""
     fleet.view.pages_until_gone = PARTITIONS + 1
-    ps.ps(fleet, json=True)  # type: ignore[arg-type]
+    ps.ps(fleet, shared=True, json=True)  # type: ignore[arg-type]
     ran = capsys.readouterr()
     listed = [one["process_id"] for one in json.loads(ran.out)["processes"]]
     assert "reading from the log: the view is being rebuilt" in ran.err

@@ -85,7 +85,7 @@ class Target:
 
 @pytest.fixture
 def target() -> Target:
-    """Five processes: two gates, an effect in doubt, a failed run, one finished, and their costs."""
+    """Five processes: two gates, an effect in doubt, a failed run, one finished, their costs, and a shared value."""
     target = Target()
     waits = target.owner("a-waits")
     waits.own(b.AgentStarted("refund", "1", "d1", "null"))
@@ -103,6 +103,7 @@ def target() -> Target:
     ends.own(b.GateOpened("ok:1", 1, "ok"))
     ends.own(b.Finished("1"))
     target.owner("e-bare").own(b.GateOpened("late:1", 1, "late"))
+    Owner(target.log.append, 1, "shared:rate").external(b.SharedSet("1", -1))
     target.project()
     return target
 
@@ -144,6 +145,10 @@ def ids(found: Any) -> list[str]:
         ({"sort": "cost", "limit": 1}, ["c-fails"]),
         ({"since": "1970-01-01"}, ["a-waits", "b-pays", "c-fails", "d-ends", "e-bare"]),
         ({"since": "9999-01-01"}, []),
+        ({"shared": True}, ["a-waits", "b-pays", "c-fails", "d-ends", "e-bare", "shared:rate"]),
+        ({"shared": True, "sort": "started", "limit": 2}, ["shared:rate", "e-bare"]),
+        ({"shared": True, "unfinished": True}, ["a-waits", "b-pays", "c-fails", "e-bare"]),
+        ({"shared": True, "lifecycle": "created"}, ["b-pays", "e-bare"]),
     ],
 )
 def test_ps_lists_what_its_options_say(either: Target, run: Run, options: dict[str, Any], expected: list[str]) -> None:

@@ -21,7 +21,7 @@ from waiting_processes import Caller
 
 @pytest.fixture(scope="session")
 def some_processes(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A journal with a finished, a failed and a waiting process. Tests only look at it."""
+    """A journal with a finished, a failed and a waiting process, and a shared value. Tests only look at it."""
     settings = file_settings(tmp_path_factory.mktemp("some"))
     work_on(settings, _work)
     return settings
@@ -43,6 +43,7 @@ async def _work(node: Node) -> None:
         await node.run(clerk, "order-2", "bad")
     async with node.open("order-3") as process:
         await process.transition("starting")
+        await process.shared("rate").set(1)
 
 
 @pytest.fixture

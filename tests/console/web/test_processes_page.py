@@ -35,6 +35,9 @@ def test_the_list_has_each_process(browser: Browser, console: Served) -> None:
     assert "failed clerk 2" in failed
     assert "ValueError: no such order" in failed
     assert "clerk\t2" in browser.text("#counts")
+    with console.client() as client:
+        counts = client.get("/api/processes").json()["counts"]
+    assert [(one["agent"], one["total"]) for one in counts] == [("clerk", 2), (None, 1)]  # no shared value
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,8 @@ def test_the_list_has_each_process(browser: Browser, console: Served) -> None:
         ("only=open&only=failed&since=2h", ["order-2"]),
         ("since=1999-01-01&sort=id&limit=2", ["order-1", "order-2"]),
         ("only=on_hold", []),
+        ("shared=true", ["order-1", "order-2", "order-3", "shared:rate"]),
+        ("shared=True&only=open", ["order-2", "order-3"]),
     ],
 )
 def test_the_address_is_the_filter(console: Served, query: str, ids: list[str]) -> None:

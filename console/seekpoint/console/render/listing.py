@@ -82,9 +82,11 @@ def _from_log(target: CommandTarget, query: ProcessQuery, why: str, after: str) 
     from seekpoint.consumers.view.process_summary import summary_of
 
     found = _scanned(target, why, after)
-    if query == ProcessQuery():
+    if query.everything:
         for name, partition, state in found:
-            yield Listed(summary_of(partition, name.encode(), state), state, 0)
+            summary = summary_of(partition, name.encode(), state)
+            if query.wants(summary):
+                yield Listed(summary, state, 0)
         return
     for one in query.ordered(summary_of(partition, name.encode(), state) for name, partition, state in found):
         yield Listed(one, None, 0)

@@ -22,7 +22,7 @@ STATUSES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessQuery:
-    """The processes that a listing wants. By default all, by id."""
+    """The processes that a listing wants. By default all runs and plain processes, by id."""
 
     agent: str | None = None
     status: str | None = None
@@ -34,6 +34,13 @@ class ProcessQuery:
     sort: str = "id"
     """``id`` sorts upwards; ``updated``, ``started`` and ``cost`` sort the newest or the greatest first."""
     limit: int | None = None
+    shared: bool = False
+    """Shared values, too, among them the keys of settled effects. Nobody runs them, so none of them is unfinished."""
+
+    @property
+    def everything(self) -> bool:
+        """Return whether it has no filter, no limit and no order of its own."""
+        return self == ProcessQuery(shared=self.shared)
 
     @property
     def open_only(self) -> bool:
@@ -48,7 +55,8 @@ class ProcessQuery:
     def wants(self, one: Summary) -> bool:
         """Return whether the listing has this process."""
         return (
-            (self.agent is None or one.agent == self.agent)
+            not (one.is_shared and (not self.shared or self.open_only))
+            and (self.agent is None or one.agent == self.agent)
             and (self.status is None or one.status == self.status)
             and not (self.failed and (one.finished or one.lifecycle != "failed"))
             and not (self.waiting and not one.waits_for)

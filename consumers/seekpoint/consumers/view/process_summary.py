@@ -80,6 +80,11 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     updated_us: int = 0
 
     @property
+    def is_shared(self) -> bool:
+        """Return whether it is a shared value, which nobody runs."""
+        return self.process_id.startswith(SHARED_PREFIX)
+
+    @property
     def status(self) -> str:
         """Return ``degraded``, ``finished`` or the lifecycle, as lists show it."""
         return "degraded" if self.degraded else "finished" if self.finished else str(self.lifecycle)

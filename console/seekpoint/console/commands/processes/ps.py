@@ -34,6 +34,7 @@ def ps(
     since: Since = None,
     sort: Annotated[str, typer.Option("--sort", metavar="WORD", help=f"The order: {', '.join(SORTS)}.")] = "id",
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = None,
+    shared: Annotated[bool, typer.Option("--all", help="Also shared values, which nobody runs.")] = False,
     from_log: Annotated[bool, typer.Option("--from-log", help="Read the whole log, even if there is a view.")] = False,
     wide: Wide = False,
     json: AsJson = False,
@@ -47,7 +48,7 @@ def ps(
         raise typer.BadParameter(f"one of {', '.join(SORTS)}", param_hint="--sort")
     query = ProcessQuery(
         agent=agent, status=lifecycle, failed=failed, waiting=waiting, unfinished=unfinished,
-        since_us=since_us(since), sort=sort, limit=limit,
+        since_us=since_us(since), sort=sort, limit=limit, shared=shared,
     )  # fmt: skip
     target.reachable()
     found = _facts(target, query, from_log=from_log)
@@ -55,8 +56,11 @@ def ps(
         emit_json_list({"journal": target.settings.journal}, "processes", found)
     elif not emit_table(PROCESS_COLUMNS, map(process_row, found), wide=wide):
         journal = target.settings.journal
-        everything = query == ProcessQuery()
-        say(f"the journal {journal} has no processes yet" if everything else f"no process of {journal} is like that")
+        say(
+            f"the journal {journal} has no processes yet"
+            if query.everything
+            else f"no process of {journal} is like that"
+        )
 
 
 def _facts(target: CommandTarget, query: ProcessQuery, *, from_log: bool) -> Iterator[dict[str, Any]]:

@@ -42,6 +42,8 @@ class ListQuery(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
     since: str | None = None
     """So long ago (``2h``), or a date."""
     sort: Annotated[str, _one_of(SORTS)] = "updated"
+    shared: bool = False
+    """Also shared values, which nobody runs."""
     skip: Annotated[int, Meta(ge=0, le=100_000_000)] = 0
     """So many of them are left out: those of the pages before."""
     limit: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = 100
@@ -71,7 +73,7 @@ class ListQuery(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
             ) from exc
         return ProcessQuery(
             agent=self.agent, status=self.lifecycle, failed="failed" in self.only, waiting="waiting" in self.only,
-            unfinished="open" in self.only, since_us=since, sort=self.sort,
+            unfinished="open" in self.only, since_us=since, sort=self.sort, shared=self.shared,
         )  # fmt: skip
 
 
@@ -145,7 +147,7 @@ class ProcessList(FrozenStruct, frozen=True, kw_only=True):
     """How many of them come before this page."""
     processes: list[ProcessRow]
     counts: list[AgentCount]
-    """By agent, of all processes of the journal."""
+    """By agent, of all processes of the journal but shared values."""
 
 
 class Board:
@@ -171,10 +173,12 @@ class Board:
         self.revision += bool(changed)
         for process_id, one in changed.items():
             old = self.summaries.get(process_id)
+            self.summaries[process_id] = one
+            if one.is_shared:
+                continue
             if old is not None:
                 self._counts[old.agent][old.status] -= 1
             self._counts.setdefault(one.agent, Counter())[one.status] += 1
-            self.summaries[process_id] = one
 
     def listed(self, query: ListQuery) -> ProcessList:
         """Return the page that ``query`` asks for. Raises ``BadRequest``."""
