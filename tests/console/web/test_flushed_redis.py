@@ -53,3 +53,5 @@ def test_a_console_goes_on_from_the_log(journal: Settings) -> None:
         assert until_read_from("log", {"a", "b"})
         asyncio.run(_update(journal, "b"))
         assert until_read_from("log", {"a", "b"})
+        project(journal)
+        assert until_read_from("view", {"a", "b"}) is None

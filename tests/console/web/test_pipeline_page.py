@@ -144,7 +144,7 @@ def test_viewers_of_the_pipeline_share_one_reader(target: CommandTarget) -> None
         for stream in streams:
             await stream.aclose()
         await parts.pipeline.stop()
-        parts.threads.shutdown()
+        parts.end_threads()
         return counted
 
     one, hundred = asyncio.run(watch(1)), asyncio.run(watch(100))

@@ -156,10 +156,10 @@ def test_ten_thousand_processes_are_usable(browser: Browser, tmp_path_factory: p
             deadline = time.monotonic() + 60
             while client.get("/api/processes").json()["total"] < 10_000:
                 assert time.monotonic() < deadline
-            pages = [client.get(f"/api/processes?sort=id&limit=1000&skip={skip}").json() for skip in (0, 4_000, 9_000)]
+            pages = [client.get(f"/api/processes?sort=id&limit=300&skip={skip}").json() for skip in (0, 4_000, 9_000)]
             beyond = client.get("/api/processes?skip=10000").json()
         ids = [one["process_id"] for page in pages for one in page["processes"]]
-        assert ids == [f"case-{n:05}" for first in (0, 4_000, 9_000) for n in range(first, first + 1_000)]
+        assert ids == [f"case-{n:05}" for first in (0, 4_000, 9_000) for n in range(first, first + 300)]
         assert (beyond["processes"], beyond["total"]) == ([], 10_000)
         browser.open(f"{served.url}/processes?sort=id&limit=300")
         painted = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
@@ -207,7 +207,7 @@ def test_viewers_share_one_reader(target: CommandTarget) -> None:
         for stream in streams:
             await stream.aclose()
         await parts.board.stop()
-        parts.threads.shutdown()
+        parts.end_threads()
         return counted
 
     one, hundred = asyncio.run(watch(1)), asyncio.run(watch(100))

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ["make_app", "make_parts"]
 
-_THREADS = 4
+_THREADS, _BACKGROUND_THREADS = 16, 4
+"""So many pages may read the journal at once, beside what keeps the list, the pipeline and open pages up to date."""
 
 
 def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) -> ConsoleParts:
@@ -68,7 +69,8 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
     elif tokens is not None:
         tokens.tokens()  # a missing or damaged file is an error now, not at the first request
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="seekpoint-console")
-    board, pipeline = BoardPoller(target, threads), PipelinePoller(target, threads)
+    background = ThreadPoolExecutor(_BACKGROUND_THREADS, thread_name_prefix="seekpoint-console-background")
+    board, pipeline = BoardPoller(target, background), PipelinePoller(target, background)
     bundle = StaticBundle()
     is_secure = options.is_https or (oidc is not None and (oidc.address or "").startswith("https:"))
     cookie_name = f"seekpoint_{options.port}"
@@ -93,11 +95,12 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
         letters=LetterIndex(target),
         histories=histories,
         moments=Moments(target, histories),
-        history_streams=HistoryStreams(histories, threads, target.scrub),
+        history_streams=HistoryStreams(histories, background, target.scrub),
         plans=PlanKeeper(),
         jobs=Jobs(target.scrub),
         options=options,
         threads=threads,
+        background=background,
     )
 
 
@@ -121,7 +124,7 @@ def make_app(parts: ConsoleParts, options: ConsoleOptions, operations: Sequence[
                 await poller.stop()
             await parts.history_streams.stop()
             await asyncio.to_thread(parts.jobs.close)
-            parts.threads.shutdown()
+            parts.end_threads()
 
     routes = [
         *(page_route(parts, page) for page in PAGES),

@@ -54,12 +54,20 @@ class ConsoleParts:
     jobs: Jobs
     options: ConsoleOptions
     threads: ThreadPoolExecutor
+    """Of pages and calls."""
+    background: ThreadPoolExecutor
+    """Of what follows the journal."""
 
     def close_streams(self) -> None:
         """End the streams of all viewers."""
         self.streams.close()
         self.pipeline_streams.close()
         self.history_streams.close()
+
+    def end_threads(self) -> None:
+        """End the threads when their calls end."""
+        self.threads.shutdown()
+        self.background.shutdown()
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         """Return the result of a blocking call, such as a read of the journal, that runs in a thread."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentCount", "Board", "ListQuery", "ProcessList", "ProcessRow", "Source"]
 
-ROWS_MAX = 1_000
+ROWS_MAX = 300
 ONLY = ("open", "failed", "waiting", "on_hold", "in_doubt", "no_worker")
 
 

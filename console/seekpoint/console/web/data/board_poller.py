@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["BoardPoller"]
 
 _POLL_INTERVAL_S = 1.0
-_VIEW_RETRY_S = 15.0
+_VIEW_RETRY_S = 2.0
+_SLOW_S, _SLOW_VIEW_RETRY_S = 0.2, 15.0
+"""A Redis that does not answer delays what is read from the log, so it is asked less often."""
 _WORKERS_INTERVAL_S = 10.0
 
 
@@ -39,7 +41,7 @@ class BoardPoller(Poller):
         self.board = Board(target.settings.journal)
         self._target = target
         self._source: ViewSource | LogSource | None = None
-        self._view_tried_at = 0.0
+        self._view_retry_at = 0.0
         self._workers_read_at = 0.0
 
     async def current(self, timeout_s: float = 5.0) -> Board:
@@ -75,13 +77,15 @@ class BoardPoller(Poller):
 
     def _read_source(self) -> None:
         now = time.monotonic()
-        wants_view = not isinstance(self._source, ViewSource) and now - self._view_tried_at > _VIEW_RETRY_S
+        wants_view = not isinstance(self._source, ViewSource) and now >= self._view_retry_at
         why = self.board.source.why
         if wants_view or isinstance(self._source, ViewSource):
             try:
                 self._read_view()
             except ViewGone as gone:
-                self._view_tried_at, why = now, gone.why
+                is_slow = time.monotonic() - now > _SLOW_S
+                self._view_retry_at = time.monotonic() + (_SLOW_VIEW_RETRY_S if is_slow else _VIEW_RETRY_S)
+                why = gone.why
                 if isinstance(self._source, ViewSource):
                     self._source = None
             else:

@@ -70,6 +70,8 @@ async def read_history(
             history.read()
 
     await visit.parts.in_thread(read)
+    if partial and not history.index.marks and not visit.parts.board.board.source.loading:
+        await head_of(visit, process_id)  # it is not in what was read of the log so far: there may be none
     return history
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "PAGES", "list_stream"]
 
 
+_PATIENCE_S = 0.8
+"""So long the page waits for the journal to be read. Then it says that it is being read, and a script fills it in."""
+
+
 async def show_home(visit: Visit, query: NoQuery) -> Response:
     """Send the browser to the processes."""
     return RedirectResponse("/processes", 303)
@@ -26,7 +30,7 @@ async def show_home(visit: Visit, query: NoQuery) -> Response:
 
 async def show_processes(visit: Visit, query: ListQuery) -> Response:
     """Show the list, with the query bar that the address has."""
-    board = await visit.parts.board.current()
+    board = await visit.parts.board.current(_PATIENCE_S)
     found = board.listed(query)
     return visit.parts.templates.page(
         visit, "processes.html", query=query, found=found, statuses=STATUSES, sorts=SORTS, only=ONLY,
@@ -37,7 +41,7 @@ async def show_processes(visit: Visit, query: ListQuery) -> Response:
 async def stream_processes(visit: Visit, query: ListQuery) -> Response:
     """Send the list again each time it changes."""
     query.process_query()  # a bad query is an answer, not an end in the middle of a stream
-    await visit.parts.board.current()
+    await visit.parts.board.current(_PATIENCE_S)
     return StreamingResponse(list_stream(visit.parts, query), media_type="text/event-stream")
 
 
