@@ -20,7 +20,7 @@ from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.config.settings import TOPICS, Settings
 from stalls import RerunsAfterStalls, Stalls
 from timeouts import Timeouts, interrupts_are_heard
-from xdist_scheduler import OneHasKafka
+from xdist_scheduler import WorkersByNeed
 
 # How long an example takes says how busy the machine is, not whether it holds.
 hypothesis_settings.register_profile("seekpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,9 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneHasKafka:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> WorkersByNeed:
     """How the workers of ``scripts/test`` share the tests."""
-    return OneHasKafka(config, log)
+    return WorkersByNeed(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

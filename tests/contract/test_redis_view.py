@@ -270,6 +270,7 @@ def test_a_redis_that_hangs_or_dies_is_unavailable_and_comes_back() -> None:
         wait_until(lambda: _answers(store))
         wait_until(lambda: store.look_up(journal.partition, KEY).state == full_state(1))  # it ran after all
         assert store.write(journal.partition, journal.token, 1, 1, 1, []) is False
+        wait_until(lambda: server.client.info("persistence")["aof_buffer_length"] == 0)  # a slow disk delays its file
         server.part.kill()
         with pytest.raises(ViewUnavailable):
             store.meta(journal.partition)

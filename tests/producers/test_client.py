@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -24,7 +24,7 @@ from seekpoint.schemas.errors import (
     RunFailed,
     UnserializableValue,
 )
-from seekpoint.schemas.log.log_ports import Watermarks
+from seekpoint.schemas.log.log_ports import Extent, Watermarks
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.log.submissions import SubmissionRecord, decode_submission
 
@@ -284,30 +284,30 @@ async def test_submissions_at_the_same_time_share_the_look_at_the_logs_end(log: 
 async def test_a_look_that_began_earlier_is_not_shared(log: MemoryLog) -> None:
     """The process may have begun since."""
     looks: list[threading.Event] = []
-    watermarks = log.watermarks
 
-    def slow(partition: int) -> Watermarks:
-        found, done = watermarks(partition), threading.Event()
-        looks.append(done)
-        done.wait(5.0)
-        return found
+    class Slow:
+        def extent(self, partition: int) -> Extent:
+            found, done = log.extent(partition), threading.Event()
+            looks.append(done)
+            done.wait(5.0)
+            return found
 
     async with Client.in_memory(log) as client:
         reads = client._runtime.reads
         await client.submit("double", "case-1", 1)
         [partition] = client._runtime.tailer._tails
-        before = watermarks(partition).high
-        log.watermarks = slow  # type: ignore[method-assign]
+        before = log.watermarks(partition).high
+        reads._reader = cast(Any, Slow())  # only what asks for this look is slow: the tail looks too
         early = asyncio.ensure_future(reads._extent_by_now(partition))
-        while not looks:  # noqa: ASYNC110  # it is in a thread
-            await asyncio.sleep(0.001)
-        log.append(partition, b"case-1", b"anything")
-        late = asyncio.ensure_future(reads._extent_by_now(partition))
-        await asyncio.sleep(0.01)
-        looks[0].set()
-        assert (await early).high == before
-        while len(looks) < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-        looks[1].set()
-        assert (await late).high == before + 1
-        log.watermarks = watermarks  # type: ignore[method-assign]
+        async with asyncio.timeout(20):
+            while not looks:  # noqa: ASYNC110  # it is in a thread
+                await asyncio.sleep(0.001)
+            log.append(partition, b"case-1", b"anything")
+            late = asyncio.ensure_future(reads._extent_by_now(partition))
+            await asyncio.sleep(0.01)
+            looks[0].set()
+            assert (await early).high == before
+            while len(looks) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            looks[1].set()
+            assert (await late).high == before + 1

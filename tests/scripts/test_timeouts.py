@@ -9,7 +9,7 @@ from pytest_runs import PLUGINS, run_pytest
 CHECKOUT = Path(__file__).parents[2]
 CONFTEST = """
 import timeouts
-from xdist_scheduler import OneHasKafka
+from xdist_scheduler import WorkersByNeed
 
 timeouts.AGAIN_S = 1.0
 
@@ -19,7 +19,7 @@ def pytest_configure(config):
     config.pluginmanager.register(limits)
 
 def pytest_xdist_make_scheduler(config, log):
-    return OneHasKafka(config, log)
+    return WorkersByNeed(config, log)
 """
 TESTS = """
 import asyncio, signal, threading

@@ -8,13 +8,18 @@ from pathlib import Path
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = ["OneHasKafka"]
+__all__ = ["WorkersByNeed"]
+
+_SIGNS = {"Kafka": "mark.cluster", "servers": "mark.own_cluster", "browser": "browser: Browser", "": 'scope="module"'}
+"""What the tests of a file need -> the text that shows it. The first counts. "": a thing that they share, made once."""
 
 
-class OneHasKafka(LoadScopeScheduling):  # type: ignore[misc]  # the plugin ships no types
-    """One worker has the files of tests that need the session's Kafka, and wait most of their time; others do the rest.
+class WorkersByNeed(LoadScopeScheduling):  # type: ignore[misc]  # the plugin ships no types
+    """One worker has the tests of the console on Kafka, one the others on Kafka, one those in a browser.
 
-    By file, not by ``--dist loadgroup``: with pytest 9.2 the groups of pytest-xdist 3.8 do nothing.
+    Each of the two has a Kafka of its own. Such tests wait most of their time, so three workers share two processors.
+    A worker that is done takes the next piece, the largest first: the tests that start servers, then single files and
+    tests. By file, not by ``--dist loadgroup``: with pytest 9.2 the groups of pytest-xdist 3.8 do nothing.
     """
 
     def schedule(self) -> None:
@@ -37,9 +42,14 @@ class OneHasKafka(LoadScopeScheduling):  # type: ignore[misc]  # the plugin ship
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "Kafka" if _needs_kafka(self.config.rootpath / file) else nodeid
+        need = _need_of(self.config.rootpath / file)
+        if need == "Kafka" and file.startswith("tests/console/"):
+            return "Kafka of the console"
+        return nodeid if need is None else need or file
 
 
 @cache
-def _needs_kafka(file: Path) -> bool:
-    return "mark.cluster" in file.read_text()
+def _need_of(file: Path) -> str | None:
+    """What the tests of a file need together; None where each of them can run anywhere."""
+    text = file.read_text()
+    return next((need for need, sign in _SIGNS.items() if sign in text), None)
