@@ -198,7 +198,7 @@ def test_a_topic_that_cannot_be_read_makes_a_snapshot_incomplete(
     def refuse(table: MemoryTable) -> None:
         raise JournalUnavailable("silent")
 
-    monkeypatch.setattr(MemoryTable, "items", refuse)
+    monkeypatch.setattr(type(log.table("nodes")), "items", refuse)
     assert Heartbeats(log, Settings(redis_url=None)).read() == UNREADABLE
 
 
@@ -227,14 +227,19 @@ def test_a_heartbeat_of_any_size_fits_into_records(count: int) -> None:
     assert (set(found.claim_ids), found.beat) == (set(many(count).claim_ids), 1)
 
 
-def test_one_claim_more_writes_one_page_more() -> None:
+def test_one_claim_more_writes_one_page_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """With thousands of open processes a beat does not write a megabyte."""
     log = MemoryLog()
     store = Heartbeats(log, Settings(redis_url=None))
     store.publish(many(30_000))
-    table, written = log.table("nodes"), []
-    put = table.put
-    table.put = lambda key, value: (written.append(len(value or b"")), put(key, value))[1]  # type: ignore[method-assign,func-returns-value]
+    kind, written = type(log.table("nodes")), list[int]()
+    put = kind.put
+
+    def counted(table: MemoryTable, key: bytes, value: bytes | None) -> None:
+        written.append(len(value or b""))
+        put(table, key, value)
+
+    monkeypatch.setattr(kind, "put", counted)
     store.publish(many(30_001, beat=2))
     assert len(written) == 2
     assert sum(written) < 50_000

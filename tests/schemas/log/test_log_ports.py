@@ -119,4 +119,4 @@ def test_a_log_has_one_table_per_name() -> None:
     log = MemoryLog()
     log.table("nodes").put(b"a", b"1")
     assert log.table("nodes").items() == {b"a": b"1"}
-    assert log.table("schemas").items() == {}
+    assert log.table("others").items() == {}

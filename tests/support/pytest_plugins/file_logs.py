@@ -50,7 +50,12 @@ _DARKENS = (
     "it darkens the reads of the log in memory: the tail of a file reads elsewhere, and the entry needs no healing"
 )
 _IN_ONE_STEP = "it counts steps of the event loop, in which a file has not acknowledged an append: another branch wins"
+_AT_ONCE = "an appender in memory reports before send returns, one of a file does so from its own thread"
 _NEEDS_MEMORY = {
+    "test_an_append_is_reported_with_its_offset": _AT_ONCE,
+    "test_dropped_acknowledgements_arrive_after_heal": _AT_ONCE,
+    "test_refused_appends_are_appended_in_order_after_heal": _AT_ONCE,
+    "test_a_retired_appender_reports_open_records_as_failed_and_accepts_no_more": _AT_ONCE,
     "test_a_read_by_key_gives_those_and_counts_the_others": _READS_ALL,
     "test_a_report_counts_what_was_read_and_what_was_applied": _READS_ALL,
     "test_a_process_is_recovered_with_a_report": _READS_ALL,
