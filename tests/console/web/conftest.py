@@ -17,6 +17,7 @@ from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas.config.settings import Settings
 from waiting_processes import Caller
+from written_journals import many_steps, write_entries
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +26,14 @@ def some_processes(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     settings = file_settings(tmp_path_factory.mktemp("some"))
     work_on(settings, _work)
     return settings
+
+
+@pytest.fixture(scope="session")
+def long_journal(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a journal with one process of 100,000 entries. Tests only look at it."""
+    settings = file_settings(tmp_path_factory.mktemp("long"))
+    write_entries(settings, many_steps("long", 100_000))
+    return f"sqlite:///{settings.sqlite_path}"
 
 
 @agent("clerk", "2")

@@ -268,12 +268,10 @@ def test_hostile_content_is_text(browser: Browser, served: Served) -> None:
         assert browser.all("main img, main script, main a[href^=javascript]") == []
 
 
-def test_a_hundred_thousand_entries(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_hundred_thousand_entries(browser: Browser, long_journal: str) -> None:
     """The page is there at once and says that it reads. Then a step is shown within 200 ms, wherever it leads."""
-    settings = file_settings(tmp_path_factory.mktemp("long"), partitions=1)
-    write_entries(settings, many_steps("long", 100_000))
     with (
-        closing(CommandTarget(None, None, None, f"sqlite:///{settings.sqlite_path}")) as target,
+        closing(CommandTarget(None, None, None, long_journal)) as target,
         serving(target) as served,
         served.client() as client,
     ):

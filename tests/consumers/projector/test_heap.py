@@ -12,8 +12,9 @@ from seekpoint.consumers.projector import heap
 
 @pytest.fixture(autouse=True)
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Restore the collector's settings after the test."""
+    """A collector as it is at the start of a program; its settings are restored after the test."""
     before = gc.get_threshold()
+    gc.unfreeze()  # what another test's node froze
     gc.set_threshold(700, 10, 10)
     monkeypatch.setattr(heap, "_spared", False)
     yield
