@@ -42,8 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what cannot run on files, where these were asked for."""
+    """Skip what cannot run on files, where these were asked for; refuse a test on Kafka that is not marked so."""
     skip_what_needs_memory(items)
+    for item in items:
+        on_kafka = "cluster" in getattr(item, "fixturenames", ())
+        if on_kafka and not any(item.get_closest_marker(marker) for marker in ("cluster", "own_cluster")):
+            raise pytest.UsageError(f"{item.nodeid} needs Kafka: mark it `cluster`, for the worker that has one")
 
 
 @pytest.hookimpl(optionalhook=True)

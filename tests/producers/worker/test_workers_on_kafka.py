@@ -14,7 +14,7 @@ from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
 from seekpoint.producers.schedule_table import TABLE_NAME, ScheduleTable
 from seekpoint.schemas.config.settings import Settings
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.cluster
 
 WAIT_S = 30.0
 
