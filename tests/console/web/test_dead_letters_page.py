@@ -48,7 +48,8 @@ def with_letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def letters(with_letters: Path) -> Iterator[Served]:
     """A console on that journal."""
-    with serving(CommandTarget(None, None, None, f"sqlite:///{with_letters / 'journal.db'}")) as served:
+    url = f"sqlite:///{with_letters / 'journal.db'}"
+    with closing(CommandTarget(None, None, None, url)) as target, serving(target) as served:
         yield served
 
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -60,7 +60,7 @@ def test_the_page_is_live(browser: Browser, tmp_path: Path) -> None:
     """Lag grows without a projector; one that starts shows with its partitions, and the lag is gone."""
     settings = file_settings(tmp_path, checkpoint_age_max_s=0.2)
     work_on(settings, _update)
-    with serving(target_of(settings)) as served:
+    with closing(target_of(settings)) as target, serving(target) as served:
         browser.open(f"{served.url}/pipeline")
         assert browser.text("#pipeline-summary").startswith("8 partitions · no usable view in some partitions")
         assert "none runs: seekpoint serve projector" in browser.text("#services")
@@ -106,7 +106,7 @@ def test_a_journal_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: 
     """By page and API, with the reason; what was read before stays."""
     settings = file_settings(tmp_path)
     work_on(settings, _update)
-    with serving(target_of(settings)) as served, served.client() as client:
+    with closing(target_of(settings)) as target, serving(target) as served, served.client() as client:
         (tmp_path / "journal.db").rename(tmp_path / "elsewhere.db")
         answer = client.get("/api/pipeline")
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "NotRead")

@@ -113,7 +113,7 @@ def test_the_list_is_live(browser: Browser, tmp_path_factory: pytest.TempPathFac
     work_on(settings, lambda node: _update(node, "first"))
     assert settings.sqlite_path is not None
     url = f"sqlite:///{settings.sqlite_path}"
-    with serving(CommandTarget(None, None, None, url)) as served:
+    with closing(CommandTarget(None, None, None, url)) as target, serving(target) as served:
         browser.open(f"{served.url}/processes")
         browser.until(lambda: "first" in browser.text("#rows"))
         work_on(settings, lambda node: _update(node, "second"))
@@ -121,7 +121,7 @@ def test_the_list_is_live(browser: Browser, tmp_path_factory: pytest.TempPathFac
         port = int(served.url.rpartition(":")[2])
     browser.until(lambda: "not connected" in browser.text("#connection"))
     work_on(settings, lambda node: _update(node, "third"))
-    with serving(CommandTarget(None, None, None, url), ConsoleOptions(port=port)):
+    with closing(CommandTarget(None, None, None, url)) as target, serving(target, ConsoleOptions(port=port)):
         browser.until(lambda: "third" in browser.text("#rows"))
         assert browser.text("#connection") == ""
     browser.driver.get("about:blank")
