@@ -69,8 +69,8 @@ def test_a_process_is_one_row(log: MemoryLog, owner: Owner) -> None:
     row = dict(zip((column.title for column in PROCESS_COLUMNS), process_row(facts), strict=True))
     assert row == {
         "process": "case-17", "lifecycle": "created", "agent": "-", "updated": "0 s ago", "owner": "node-a",
-        "owned for": "0 s", "seq": 1, "last entry": "context_updated", "epoch": 1, "mailbox": 0, "newest offset": 1,
-        "behind": 0, "note": "-",
+        "owned for": "0 s", "seq": 1, "last call": "-", "waits since": "-", "epoch": 1, "mailbox": 0,
+        "newest offset": 1, "behind": 0, "note": "-",
     }  # fmt: skip
     shown = [column.title for column in PROCESS_COLUMNS if not column.wide]
     assert shown == ["process", "lifecycle", "agent", "updated", "note"]
@@ -83,6 +83,8 @@ def test_a_row_ends_with_what_a_person_has_to_know(log: MemoryLog) -> None:
         "lifecycle": "failed", "error": "KeyError: 'x'", "in_doubt": 2, "waits_for": ["gate", "timer"],
         "until": "2026-11-22T18:00:00+00:00",
     }  # fmt: skip
+    called = {**facts, "last_call_kind": "step", "last_call": "refund:1", "since": datetime.now(UTC).isoformat()}
+    assert process_row(called)[7:9] == ["step refund:1", "0 s ago"]
     note = "no worker; on hold; KeyError: 'x'; 2 in doubt; waits for gate, timer until 2026-11-22T18:00:00+00:00"
     assert (process_row(facts)[2], process_row(facts)[-1]) == ("refund", note)
     quiet: dict[str, Any] = {"has_worker": None, "on_hold": False, "error": None, "in_doubt": 0, "waits_for": []}

@@ -100,7 +100,7 @@ async def test_it_lists_the_processes_and_follows_them(settings: Settings) -> No
         assert table(app).cursor_row == 2
         await pilot.press("k", "k")
         assert table(app).cursor_row == 0
-        assert "context_updated" in cells(app, "process-table")
+        assert "| step look:1 |" in cells(app, "process-table")
         assert "4 processes" in str(app.query_one("#counts", Static).render())
 
 

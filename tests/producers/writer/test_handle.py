@@ -10,7 +10,7 @@ from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.identity import Identity
 from seekpoint.producers.writer.pending import Cause, HandleStatus, Pending
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, fold, new_id, new_state, partition_of
-from seekpoint.schemas.errors import Fenced, JournalUnavailable, LogTruncated, ProcessDegraded
+from seekpoint.schemas.errors import Fenced, IllegalCall, JournalUnavailable, LogTruncated, ProcessDegraded
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.state.process_state import State
 
@@ -314,3 +314,18 @@ async def test_an_entry_the_broker_refuses_for_good_ends_the_handle_with_its_rea
     pending.failure = JournalUnavailable("refused")
     with pytest.raises(JournalUnavailable, match="refused"):
         await heal(bench)
+
+
+async def test_a_wait_has_the_time_of_its_entry_before_and_after_the_log_has_it(bench: Bench) -> None:
+    """The owner's state is that of every reader, also after its entries were folded again onto mail."""
+    refused = new_id()
+    with pytest.raises(IllegalCall):
+        bench.handle.prepare(refused, 9_000, bodies.TimerFired(key="t:1"), Cause(), None)
+    assert bench.handle.state.updated_us == 0
+    body = bodies.TimerSet(key="t:1", position=1, fires_at_us=90_000)
+    pending = bench.handle.prepare(new_id(), 7_000, body, Cause(), None)
+    bench.append(Entry(new_id(), "p", None, 0, None, None, 1, None, None, None, bodies.Signal("other")))
+    bench.confirm()
+    bench.handle.acknowledge(pending, bench.land(pending))
+    assert bench.handle.state.calls == bench.refold().calls
+    assert bench.handle.state.calls["t:1"].facts["since_us"] == 7_000

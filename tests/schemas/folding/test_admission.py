@@ -221,7 +221,9 @@ def test_a_released_process_cannot_have_a_gap() -> None:
 @pytest.mark.parametrize("start", [OWNED, GAPPED, MISFITTED, RELEASED, FINISHED], ids=lambda state: str(state.degraded))
 @pytest.mark.parametrize("seq", [-100, -1, 0, 1, 2, 3, 4, 5, 6, 7, 63, 64, 100, 8_191, 8_192])
 @pytest.mark.parametrize(
-    "body", [b.MessageSaid("user", "x" * 100), b.LifecycleChanged("stopped")], ids=["fits", "may not"]
+    "body",
+    [b.MessageSaid("user", "x" * 100), b.LifecycleChanged("stopped"), b.GateOpened(key="g:1", position=1, name="ok")],
+    ids=["fits", "may not", "keeps its time"],
 )
 def test_both_ways_of_folding_an_owners_entry_agree(start: State, seq: int, body: b.Body) -> None:
     """``advance_owner_entry`` is the quick way of readers of many entries; what it leaves is unchanged."""

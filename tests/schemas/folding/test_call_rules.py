@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from entry_examples import an_id, external, own
 from owner_histories import after, fits, folded
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.state.process_state import State
+from seekpoint.schemas.state.process_state import State, new_state
 
 STEP = b.StepStarted(key="a:1", position=1, name="a", digest="d")
 EFFECT = b.EffectIntended(key="pay:1", position=2, name="pay", digest="e", semantics="idempotent")
@@ -252,3 +252,56 @@ def test_a_limit_is_raised_in_its_scope() -> None:
         assert budget is not None
         assert budget.limits.get("tokens") == whole
         assert budget.day_limits["tokens"] == day
+
+
+# --- what lists show --------------------------------------------------------------------------------------------------
+def test_the_newest_call_began_or_ended_last() -> None:
+    """A content write is no call of the code's own. A rewind takes the newest call back, a fork has its parent's."""
+    begun = after(STEP, EFFECT)
+    assert (new_state().last_call, new_state().last_call_kind) == (None, None)
+    assert (begun.last_call, begun.last_call_kind) == ("pay:1", "effect")
+    ended = after(b.StepEnded(key="a:1", outcome="succeeded"), b.ContextUpdated("x", "1", call="#3"), start=begun)
+    assert (ended.last_call, ended.last_call_kind) == ("a:1", "step")
+    refused = folded(own(ended.seq + 1, replace(STEP, key="b:1", attempt=7)), start=ended)
+    assert refused.last_call == "a:1"
+    rewound = after(b.Rewound(2, begun.content_json()), start=ended)
+    forked = after(b.Forked("other", 2, ended.content_json()))
+    assert (rewound.last_call, forked.last_call, forked.last_call_kind) == ("pay:1", "a:1", "step")
+
+
+def test_the_newest_call_of_a_turn_that_ended_has_no_kind() -> None:
+    """The calls of a turn leave the state with its end. A gravestone has no call at all."""
+    ended = after(replace(STEP, key="1/a:1"), b.StepEnded(key="1/a:1", outcome="succeeded"), b.TurnEnded(1))
+    assert (ended.last_call, ended.last_call_kind) == ("1/a:1", None)
+    assert after(b.Finished("1"), start=ended).without_content().last_call is None
+
+
+def test_a_long_key_is_cut_where_it_is_kept_a_second_time() -> None:
+    """What the code named is as long as an entry may be, and the copy does not count towards the state's size."""
+    assert after(replace(STEP, key="k" * 5_000)).last_call == "k" * 200
+
+
+@pytest.mark.parametrize("body", [GATE, CHILD, b.TimerSet(key="t:1", position=1, fires_at_us=9)])
+def test_a_wait_has_the_time_of_its_entry(body: b.Body) -> None:
+    """Also after the entries that follow it."""
+    waiting = after(body)
+    (call,) = waiting.waits_for.values()
+    assert call.facts["since_us"] == waiting.updated_us > 0
+    (later,) = after(b.ContextUpdated("x", "1"), start=waiting).waits_for.values()
+    assert later == call
+
+
+def test_a_lifecycle_has_the_time_of_the_entry_that_set_it() -> None:
+    """A change, an agent's start and a finish set it; an entry that does not fit, or a rewind to the same, does not."""
+    started = after(b.AgentStarted("refund", "1", "d", "null"))
+    assert (started.lifecycle, started.lifecycle_us) == ("running", started.updated_us)
+    went_on = after(b.ContextUpdated("x", "1"), b.Rewound(1, started.content_json()), start=started)
+    assert (went_on.lifecycle_us, went_on.updated_us) == (started.lifecycle_us, started.updated_us + 2)
+    awaiting = after(b.LifecycleChanged("awaiting"), start=went_on)
+    assert awaiting.lifecycle_us == awaiting.updated_us
+    refused = folded(own(awaiting.seq + 1, b.LifecycleChanged("created")), start=awaiting)
+    assert refused.lifecycle_us == awaiting.lifecycle_us
+    back = after(b.Rewound(1, started.content_json()), start=awaiting)
+    assert (back.lifecycle, back.lifecycle_us) == ("running", back.updated_us)
+    finished = after(b.Finished("1"), start=awaiting)
+    assert (finished.lifecycle_us, State.from_bytes(finished.to_bytes())) == (finished.updated_us, finished)

@@ -52,7 +52,8 @@ def test_dropping_the_content_leaves_the_gravestone() -> None:
     grave, bare = full.without_content(), new_state()
     assert (grave.content_dropped, grave.hash) == (True, full.hash)
     kept = {"offset", "first_offset", "epoch", "seq", "lifecycle", "finished", "result_json", "content_dropped"}
-    kept |= {"last_kind", "agent", "content_bytes", "budget", "started_us", "updated_us", *COUNTERS}
+    kept |= {"last_kind", "agent", "content_bytes", "budget", "started_us", "updated_us", "lifecycle_us"}
+    kept |= {*COUNTERS}
     assert {name for name in FIELDS.names if getattr(grave, name) != getattr(bare, name)} <= kept
     assert (grave.lifecycle, grave.epoch, grave.seq, str(grave.result)) == ("stopped", 1, 10, "1.10")
     assert grave.agent is not None

@@ -171,7 +171,7 @@ def test_the_hash_ignores_offsets_and_counters() -> None:
     assert noisy.duplicate_entries == FULL.duplicate_entries + 1
 
 
-PLACES = {"offset", "first_offset", "started_us", "updated_us"}
+PLACES = {"offset", "first_offset", "started_us", "updated_us", "lifecycle_us"}
 """When and where entries were written: the same history elsewhere has the same hash."""
 
 

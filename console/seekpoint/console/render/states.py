@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROCESS_COLUMNS",
+    "call_name",
     "process_facts",
     "process_row",
     "report_lines",
@@ -41,7 +42,8 @@ PROCESS_COLUMNS = (
     Column("owner", wide=True),
     Column("owned for", right=True, wide=True),
     Column("seq", right=True, wide=True),
-    Column("last entry", wide=True),
+    Column("last call", wide=True),
+    Column("waits since", right=True, wide=True),
     *(Column(title, right=True, wide=True) for title in ("epoch", "mailbox", "newest offset", "behind")),
     Column("note", wraps=True),
 )
@@ -78,6 +80,7 @@ def summary_facts(
         "on_hold": summary.on_hold,
         "has_worker": has_worker,
         "waits_for": list(summary.waits_for),
+        "since": None if summary.since_us is None else iso_time(summary.since_us),
         "until": None if summary.until_us is None else iso_time(summary.until_us),
         "in_doubt": summary.in_doubt,
         "error": summary.error,
@@ -88,6 +91,8 @@ def summary_facts(
         "seq": summary.seq,
         "mailbox": summary.mailbox,
         "last_kind": summary.last_kind,
+        "last_call": summary.last_call,
+        "last_call_kind": summary.last_call_kind,
         "degraded": degraded,
         "finished": summary.finished,
         "partition": summary.partition,
@@ -99,16 +104,16 @@ def summary_facts(
 def process_row(facts: Mapping[str, Any]) -> list[object]:
     """Make the row of ``PROCESS_COLUMNS`` from the facts of a process."""
     special = "degraded" if facts["degraded"] else "finished" if facts["finished"] else None
-    updated = datetime.fromisoformat(facts["updated"]).timestamp()
     return [
         facts["process_id"],
         special or facts["lifecycle"],
         facts["agent"] or "-",
-        f"{_span(time.time() - updated)} ago",
+        _ago(facts["updated"]),
         facts["owner_node"] or "-",
         "-" if facts["owned_since"] is None else _span(time.time() - facts["owned_since"]),
         facts["seq"],
-        facts["last_kind"] or "-",
+        call_name(facts["last_call_kind"], facts["last_call"]) or "-",
+        "-" if facts["since"] is None else _ago(facts["since"]),
         *(facts[name] for name in ("epoch", "mailbox", "offset", "behind")),
         "; ".join(_notes(facts)) or "-",
     ]
@@ -126,6 +131,19 @@ def _notes(facts: Mapping[str, Any]) -> list[str]:
         until = f" until {facts['until']}" if facts["until"] else ""
         notes.append(f"waits for {', '.join(facts['waits_for'])}{until}")
     return notes
+
+
+def call_name(kind: str | None, key: str | None) -> str:
+    """Return a call as lists name it; an empty text if there is none.
+
+    >>> call_name("step", "refund:1"), call_name(None, "refund:1"), call_name(None, None)
+    ('step refund:1', 'refund:1', '')
+    """
+    return " ".join(filter(None, (kind, key)))
+
+
+def _ago(moment: str) -> str:
+    return f"{_span(time.time() - datetime.fromisoformat(moment).timestamp())} ago"
 
 
 def claimed_at(claim_id: bytes | None) -> float | None:

@@ -13,6 +13,7 @@ from textual.widgets import DataTable, Footer, Static
 
 from seekpoint.console.render.call_errors import error_text
 from seekpoint.console.render.output import clean
+from seekpoint.console.render.states import call_name
 from seekpoint.console.top.table_rows import STYLES, short_text
 from seekpoint.console.web.formats import call_class, span_text
 
@@ -78,8 +79,9 @@ class ProcessScreen(Screen[None]):
 def _facts(row: ProcessRow) -> Text:
     shown = {
         "process": row.process_id, "status": row.status, "agent": row.agent, "version": row.version,
-        "owner": row.owner_node, "epoch": row.epoch, "entries": row.seq, "waits for": ", ".join(row.waits_for),
-        "until": row.until, "error": row.error, "started": row.started, "changed": row.updated,
+        "owner": row.owner_node, "epoch": row.epoch, "entries": row.seq,
+        "last call": call_name(row.last_call_kind, row.last_call), "waits for": ", ".join(row.waits_for),
+        "since": row.since, "until": row.until, "error": row.error, "started": row.started, "changed": row.updated,
         "partition and offset": f"{row.partition}, {row.offset}",
     }  # fmt: skip
     text = Text()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from seekpoint.console.render.output import clean
+from seekpoint.console.render.states import call_name
 from seekpoint.console.web.formats import amount, short_error, short_time, span_text, status_class
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ PROCESS_COLUMNS = (
     "owner",
     "epoch",
     "waits for",
-    "last entry",
+    "last call",
     "entries",
     "behind",
     "USD",
@@ -60,7 +61,9 @@ _AGENTS_MAX = 5
 
 def process_row(one: ProcessRow) -> tuple[Text, ...]:
     """Return the cells of a process."""
-    waits = ", ".join(one.waits_for) + (f" until {short_time(one.until)}" if one.until else "")
+    waits = ", ".join(one.waits_for)
+    waits += f" since {short_time(one.since)}" if one.since else ""
+    waits += f" until {short_time(one.until)}" if one.until else ""
     if one.error and one.status in ("failed", "degraded"):
         waits = short_error(one.error)
     elif one.has_worker is False:
@@ -70,8 +73,9 @@ def process_row(one: ProcessRow) -> tuple[Text, ...]:
     usd = amount((one.spent or {}).get("usd"))
     return (
         short_text(one.process_id), short_text(status, STYLES[status_class(one.status)]), short_text(agent),
-        short_text(one.owner_node or "-"), _number(one.epoch), short_text(waits), short_text(one.last_kind or "-"),
-        _number(one.seq), _number(one.behind), Text(usd, justify="right"), short_text(short_time(one.updated)),
+        short_text(one.owner_node or "-"), _number(one.epoch), short_text(waits),
+        short_text(call_name(one.last_call_kind, one.last_call) or "-"), _number(one.seq), _number(one.behind),
+        Text(usd, justify="right"), short_text(short_time(one.updated)),
     )  # fmt: skip
 
 

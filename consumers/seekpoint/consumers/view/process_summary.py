@@ -7,6 +7,7 @@ the write that changes a state replaces its summary. A CRC-32 before it detects 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -38,6 +39,10 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     offset: int
     """Of the newest folded entry."""
     last_kind: str | None = None
+    last_call: str | None = None
+    """The key of the newest call that began or ended; None: there is none, or only the gravestone is left."""
+    last_call_kind: str | None = None
+    """Its kind; None: its turn has ended."""
     finished: bool = False
     degraded: str | None = None
     """The reason of ``Degraded``; None: the process is not degraded."""
@@ -59,6 +64,9 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     their time; ``signal`` of a process that awaits nothing else."""
     until_us: int | None = None
     """The earliest moment among these, in microseconds since 1970; None: none of them has one."""
+    since_us: int | None = None
+    """When the oldest of these waits began, by its writer's clock, in microseconds since 1970; None: it waits for
+    nothing, or the journal does not say."""
     in_doubt: int = 0
     """The number of calls whose body may or may not have run: steps, decisions and effects."""
     unsettled: int = 0
@@ -96,7 +104,7 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
     unsettled, (values, messages, _, mailbox) = state.unsettled_calls, state.counts
     calls: Collection[Call] = unsettled.values() if unsettled else ()
     may_wait = unsettled or submission is not None or state.lifecycle is _AWAITING or state.lifecycle is _FAILED
-    waits_for, until_us = _waits(state, calls) if may_wait and not state.finished else ((), None)
+    waits_for, until_us, since_us = _waits(state, calls) if may_wait and not state.finished else ((), None, None)
     return Summary(
         process_id=key.decode(),
         partition=partition,
@@ -107,6 +115,8 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
         seq=state.seq,
         offset=state.offset,
         last_kind=state.last_kind,
+        last_call=state.last_call,
+        last_call_kind=state.last_call_kind,
         finished=state.finished,
         degraded=None if state.degraded is None else state.degraded.reason,
         messages=messages,
@@ -118,6 +128,7 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
         on_hold=state.is_on_hold,
         waits_for=waits_for,
         until_us=until_us,
+        since_us=since_us,
         in_doubt=sum([call.kind not in _MOMENTS and call.status != "stuck" for call in calls]) if calls else 0,
         unsettled=sum([call.kind == "effect" for call in calls]) if calls else 0,
         owed=len(state.owed),
@@ -140,21 +151,28 @@ def is_open_process(key: bytes, state: State) -> bool:
 _SHARED = SHARED_PREFIX.encode()
 _MOMENTS = {"timer": "fires_at_us", "gate": "deadline_us", "child": ""}
 """By the kind of a call that only waits: the fact that has its moment."""
+_TIME_MAX = 2**62
+"""A seed's text may have any number as a time; a larger one has no place in a summary."""
 _FAILED, _AWAITING = Lifecycle.FAILED, Lifecycle.AWAITING
 
 
-def _waits(state: State, calls: Collection[Call]) -> tuple[tuple[str, ...], int | None]:
-    """Return what the process waits for, and the earliest moment among it."""
-    found = [(call.kind, call.facts.get(_MOMENTS[call.kind])) for call in calls if call.kind in _MOMENTS]
+def _waits(state: State, calls: Collection[Call]) -> tuple[tuple[str, ...], int | None, int | None]:
+    """Return what the process waits for, the earliest moment among it, and when the oldest of these waits began."""
+    found = [(call.kind, facts.get(_MOMENTS[call.kind]), facts.get("since_us")) for call, facts in _with_facts(calls)]
     submission, failures = state.submission, state.run_failures
     if submission is not None and state.agent is None and submission.start_at_us is not None:
-        found.append(("start", submission.start_at_us))
+        found.append(("start", submission.start_at_us, state.started_us))
     if failures is not None and failures.retry_at_us is not None and state.lifecycle is _FAILED:
-        found.append(("retry", failures.retry_at_us))
+        found.append(("retry", failures.retry_at_us, state.lifecycle_us))
     if not found:
-        return (("signal",) if state.lifecycle is _AWAITING else ()), None
-    moments = [moment for _, moment in found if type(moment) is int]
-    return tuple(sorted({kind for kind, _ in found})), min(moments, default=None)
+        return (("signal",), None, state.lifecycle_us or None) if state.lifecycle is _AWAITING else ((), None, None)
+    moments = [moment for _, moment, _ in found if type(moment) is int and abs(moment) < _TIME_MAX]
+    begun = [since for _, _, since in found if type(since) is int and 0 < since < _TIME_MAX]
+    return tuple(sorted({kind for kind, _, _ in found})), min(moments, default=None), min(begun, default=None)
+
+
+def _with_facts(calls: Collection[Call]) -> list[tuple[Call, Mapping[str, Any]]]:
+    return [(call, call.facts) for call in calls if call.kind in _MOMENTS]
 
 
 # --- in the view ------------------------------------------------------------------------------------------------------

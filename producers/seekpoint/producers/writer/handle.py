@@ -156,8 +156,11 @@ class Handle:
             cause.caused_by, cause.correlation_id, body,
         )  # fmt: skip
         value = encode_within(entry, self.key, self.limits)
-        misfit = try_apply(self._ahead, seq, body, self.limits)
+        ahead, before_us = self._ahead, self._ahead.updated_us
+        ahead.updated_us = ts
+        misfit = try_apply(ahead, seq, body, self.limits)
         if misfit is not None:
+            ahead.updated_us = before_us
             raise self._refusal(misfit)
         pending = Pending(self, seq, entry, value, future)
         self.pending.append(pending)
@@ -287,6 +290,7 @@ class Handle:
         for offset, entry in self._acked.items():
             advance(self._ahead, offset, entry, self.limits)
         for pending in self.pending:
+            self._ahead.updated_us = pending.entry.ts
             try_apply(self._ahead, pending.seq, pending.entry.body, self.limits)
         self._snapshot = self._acknowledged_draft = None
         self.mail_changed.set()

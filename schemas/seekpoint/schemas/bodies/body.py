@@ -21,6 +21,8 @@ class Body(FrozenStruct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """Whether anybody may write the body, not only the owner."""
     OWNERSHIP: ClassVar[bool] = False
     """Whether the body only manages ownership: it is not counted in ``entries_applied`` and is no ``last_kind``."""
+    IS_TIMED: ClassVar[bool] = False
+    """Whether a state keeps the time of such an entry: it begins a wait, or sets the lifecycle."""
     RESTORES: ClassVar[bool] = False
     """Whether the body carries the content of a state: such an entry may be larger than others."""
 

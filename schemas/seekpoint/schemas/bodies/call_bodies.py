@@ -47,6 +47,7 @@ class AgentStarted(Body, frozen=True):
     """The start of an agent's code as the process."""
 
     KIND = "agent_started"
+    IS_TIMED = True
     agent: str = ""
     version: str = ""
     definition: str = ""
@@ -165,6 +166,7 @@ class TimerSet(Body, frozen=True):
     """The start of a timer: the code sleeps until a time."""
 
     KIND = "timer_set"
+    IS_TIMED = True
     key: str = ""
     position: int = 0
     name: str = ""
@@ -184,6 +186,7 @@ class GateOpened(Body, frozen=True):
     """The opening of a gate: the code waits for a signal or a person's answer."""
 
     KIND = "gate_opened"
+    IS_TIMED = True
     key: str = ""
     position: int = 0
     name: str = ""
@@ -208,6 +211,7 @@ class ChildSpawned(Body, frozen=True):
     """The start of a child process."""
 
     KIND = "child_spawned"
+    IS_TIMED = True
     key: str = ""
     position: int = 0
     name: str = ""

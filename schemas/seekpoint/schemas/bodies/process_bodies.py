@@ -145,6 +145,7 @@ class Finished(Body, frozen=True):
     """The end of the process; its state becomes a gravestone."""
 
     KIND = "finished"
+    IS_TIMED = True
     result: Json = "null"
 
 
@@ -152,6 +153,7 @@ class LifecycleChanged(Body, frozen=True):
     """A transition of the process to another lifecycle state."""
 
     KIND = "lifecycle_changed"
+    IS_TIMED = True
     to: str = ""
     reason: str | None = None
     call: str | None = None
@@ -268,6 +270,7 @@ class Rewound(Body, frozen=True):
     """
 
     KIND = "rewound"
+    IS_TIMED = True
     RESTORES = True
     to_seq: int = 0
     content: str = "{}"  # JSON text that the fold decodes; no dynamic value
@@ -285,6 +288,7 @@ class Forked(Body, frozen=True):
     """
 
     KIND = "forked"
+    IS_TIMED = True
     RESTORES = True
     parent_id: str = ""
     parent_seq: int = 0
@@ -312,6 +316,7 @@ class Promoted(Body, frozen=True):
     """The merge of what a fork did into the process it was forked from; ``content`` is the merged content."""
 
     KIND = "promoted"
+    IS_TIMED = True
     RESTORES = True
     fork_id: str = ""
     fork_seq: int = 0

@@ -19,12 +19,23 @@ from seekpoint.schemas.state.calls import IN_DOUBT, Call, call_width
 from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_values import size_of
 
-__all__ = ["begin_call", "charge_end", "close_call", "end_attempt", "illegal", "put_call", "take_mail", "whole_attempt"]
+__all__ = [
+    "begin_call", "begin_wait", "charge_end", "close_call", "end_attempt", "illegal", "put_call", "take_mail",
+    "whole_attempt",
+]  # fmt: skip
+
+_KEY_CHARS_MAX = 200
+"""The length to which ``last_call`` is cut."""
 
 
 def illegal(detail: str) -> Misfit:
     """Return the misfit of a body that does not fit its call."""
     return "illegal_call", detail
+
+
+def begin_wait(draft: Draft, body: Any, limits: Limits, kind: str, facts: dict[str, Any]) -> Misfit:
+    """Begin a call that only waits, and note the time of its entry for people."""
+    return begin_call(draft, body, limits, kind, "started", {**facts, "since_us": draft.updated_us or None})
 
 
 def begin_call(draft: Draft, body: Any, limits: Limits, kind: str, status: str, facts: dict[str, Any]) -> Misfit:
@@ -133,14 +144,16 @@ def charge_end(draft: Draft, body: Any, call: Call | None, limits: Limits, budge
 
 def put_call(draft: Draft, key: str, call: Call, limits: Limits) -> Misfit:
     """Store ``call`` under ``key`` if the state has room for it."""
+    calls = draft.calls
     grown = draft.content_bytes + call_width(key, call)
-    old = draft.calls.get(key)
+    old = calls.get(key)
     if old is not None:
         grown -= call_width(key, old)
     misfit = too_big(grown, limits)
     if misfit is None:
-        draft.calls.put(key, call)
+        calls.put(key, call)
         draft.content_bytes = grown
+        draft.last_call = key[:_KEY_CHARS_MAX]
     return misfit
 
 

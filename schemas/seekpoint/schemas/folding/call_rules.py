@@ -15,6 +15,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.attempt_rules import (
     begin_call,
+    begin_wait,
     close_call,
     end_attempt,
     illegal,
@@ -68,7 +69,7 @@ def _sample(draft: Draft, body: b.Sampled, limits: Limits) -> Misfit:
 
 # --- timers, gates, mail, children ------------------------------------------------------------------------------------
 def _set_timer(draft: Draft, body: b.TimerSet, limits: Limits) -> Misfit:
-    return begin_call(draft, body, limits, "timer", "started", {"fires_at_us": body.fires_at_us})
+    return begin_wait(draft, body, limits, "timer", {"fires_at_us": body.fires_at_us})
 
 
 def _fire_timer(draft: Draft, body: b.TimerFired, limits: Limits) -> Misfit:
@@ -83,7 +84,7 @@ def _open_gate(draft: Draft, body: b.GateOpened, limits: Limits) -> Misfit:
     facts = {"name": body.name, "deadline_us": body.deadline_us}
     if body.prompt != "null":
         facts["prompt"] = body.prompt
-    return begin_call(draft, body, limits, "gate", "started", facts)
+    return begin_wait(draft, body, limits, "gate", facts)
 
 
 def _resolve_gate(draft: Draft, body: b.GateResolved, limits: Limits) -> Misfit:
@@ -118,7 +119,7 @@ def _store_mail(draft: Draft, key: str, body: b.Received, limits: Limits) -> Mis
 
 def _spawn(draft: Draft, body: b.ChildSpawned, limits: Limits) -> Misfit:
     facts = {"child_id": body.child_id, "agent": body.agent, "version": body.version}
-    return begin_call(draft, body, limits, "child", "started", facts)
+    return begin_wait(draft, body, limits, "child", facts)
 
 
 def _end_child(draft: Draft, body: b.ChildEnded, limits: Limits) -> Misfit:
@@ -201,7 +202,7 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
         if spawned_by is not None:
             draft.lineage = replace(draft.lineage, spawned_by=spawned_by[:200])
         if draft.lifecycle in _BEFORE_RUNNING:
-            draft.lifecycle = Lifecycle.RUNNING
+            draft.lifecycle, draft.lifecycle_us = Lifecycle.RUNNING, draft.updated_us
     return misfit
 
 

@@ -126,7 +126,7 @@ def _append_message(draft: Draft, body: b.MessageSaid, limits: Limits) -> Misfit
 def _change_lifecycle(draft: Draft, body: b.LifecycleChanged, limits: Limits) -> Misfit:
     if not may_follow(draft.lifecycle, body.to):
         return "illegal_transition", f"{draft.lifecycle} does not lead to {body.to[:40]}"
-    draft.lifecycle = Lifecycle(body.to)
+    draft.lifecycle, draft.lifecycle_us = Lifecycle(body.to), draft.updated_us
     if draft.lifecycle is Lifecycle.RUNNING and draft.hold is not None and draft.hold.action == "resume":
         draft.hold = None  # the request is carried out
     if draft.lifecycle is Lifecycle.RUNNING:
@@ -226,6 +226,8 @@ def _restore(
         return _NO_CONTENT
     misfit = too_big(width, limits)
     if misfit is None:
+        if restored.lifecycle is not draft.lifecycle:
+            draft.lifecycle_us = draft.updated_us
         for name in _RESTORED:
             setattr(draft, name, getattr(restored, name))
         draft.content_bytes = width

@@ -25,6 +25,7 @@ from seekpoint.schemas.state.process_state import Draft, State, clear, drop_cont
 from seekpoint.schemas.state.state_parts import Degraded, HoldRequest, MailItem, RedriveRequest, Submission
 from seekpoint.schemas.state.state_table import Cleared
 from seekpoint.schemas.state.state_values import size_of, text_width
+from seekpoint.schemas.wire.avro_primitives import get_long
 from seekpoint.schemas.wire.codec import OwnerEntry
 
 __all__ = [
@@ -97,14 +98,16 @@ def advance_owner_entry(
     """Fold an entry of the present owner into ``draft`` in place and return its outcome.
 
     Returns None, and changes nothing, if the entry is not the present owner's: use ``advance`` for it. It leaves
-    ``updated_us`` to the caller, who decodes only the time of the last entry of many.
+    ``updated_us`` to the caller, who decodes only the time of the last entry of many, unless the state keeps it.
     """
-    seq, epoch, claim_id, _, body = entry
+    seq, epoch, claim_id, encoded_ts, body = entry
     if epoch != draft.epoch or claim_id != draft.owner or body.EXTERNAL:
         return None
     if offset <= draft.offset:
         return Verdict.SKIPPED
     draft.offset = offset
+    if body.IS_TIMED:
+        draft.updated_us = get_long(encoded_ts, 0)[0]
     if seq == draft.seq + 1 and draft.degraded is None and try_apply(draft, seq, body, limits) is None:
         return _APPLIED  # as nearly always, without the other rows of the admission table
     return _admit_seq(draft, seq, body, limits)
@@ -151,7 +154,7 @@ def _admit_seq(draft: Draft, seq: int, body: b.Body, limits: Limits) -> Verdict:
 def try_apply(draft: Draft, seq: int, body: b.Body, limits: Limits = DEFAULT_LIMITS) -> Misfit:
     """Apply ``body`` to ``draft`` and return None; if it does not fit, return the reason and change nothing.
 
-    A writer calls it before it sends an entry.
+    A writer calls it before it sends an entry. The entry's time is ``draft.updated_us``.
     """
     rule = _RULES[type(body)]
     misfit = rule(draft, body, limits) if body.call is None else record_write(draft, body.call, body, limits, rule)
@@ -177,7 +180,7 @@ def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
     if misfit is not None:
         return misfit
     if draft.agent is not None:
-        draft.lifecycle = Lifecycle.STOPPED
+        draft.lifecycle, draft.lifecycle_us = Lifecycle.STOPPED, draft.updated_us
     clear(draft, Cleared.AT_THE_END)
     draft.finished = True
     draft.result_json = body.result

@@ -76,9 +76,12 @@ class Draft:
     offset: int = field(-1, _WHOLE, form.INTEGER, always=True)
     first_offset: int | None = field(None, _WHOLE, form.INTEGER, always=True)
     started_us: int = field(0, _WHOLE, form.INTEGER)
-    """The time of the first entry, by its writer's clock, in microseconds since 1970. No rule of the fold reads it."""
+    """The time of the first entry, by its writer's clock, in microseconds since 1970. No rule of the fold depends on a
+    time: times are kept for people."""
     updated_us: int = field(0, _WHOLE, form.INTEGER)
     """The time of the entry at ``offset``."""
+    lifecycle_us: int = field(0, _WHOLE, form.INTEGER)
+    """The time of the entry that set the lifecycle; 0: none has."""
 
     # --- content: what a rewind or a fork restores
     values_json: dict[str, Json] = field(
@@ -93,6 +96,8 @@ class Draft:
     calls: CallsDraft = field(
         CallsDraft, _CONTENT, form.CALLS, copied="draft", apart=True, image=form.EFFECTS, cleared=_WITH_CONTENT
     )
+    last_call: str | None = field(None, _CONTENT, form.text("key"), cleared=_WITH_CONTENT)
+    """The key of the newest call that began or ended, cut to 200 characters. Content writes do not count."""
     turn: int = field(0, _CONTENT, form.COUNT, cleared=_WITH_CONTENT)
     patches: tuple[str, ...] = field((), _CONTENT, form.PATCHES, cleared=_WITH_CONTENT)
     start_frame: Frame | None = field(None, _CONTENT, form.FRAME, apart=True, cleared=_WITH_CONTENT)
@@ -273,6 +278,13 @@ class State(Draft):
     def waits_for(self) -> Mapping[str, Call]:
         """Return the open calls that only wait, by key: timers, gates and children."""
         return {key: call for key, call in self.open_calls.items() if call.kind in _WAITS}
+
+    @property
+    def last_call_kind(self) -> str | None:
+        """Return the kind of the call ``last_call``; None if the state does not have the call any more."""
+        calls: CallsDraft = _calls_slot.__get__(self)
+        call = None if self.last_call is None else calls.get(self.last_call)
+        return None if call is None else call.kind
 
     @property
     def first_in_doubt(self) -> str | None:

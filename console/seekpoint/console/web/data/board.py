@@ -90,6 +90,8 @@ class ProcessRow(FrozenStruct, frozen=True, kw_only=True):
     """By the owner's clock, in seconds since 1970."""
     epoch: int
     waits_for: list[str]
+    since: str | None
+    """When the oldest of these waits began; None: the journal does not say."""
     until: str | None
     on_hold: bool
     has_worker: bool | None
@@ -99,6 +101,10 @@ class ProcessRow(FrozenStruct, frozen=True, kw_only=True):
     degraded: dict[str, Any] | None
     spent: dict[str, str] | None
     last_kind: str | None
+    last_call: str | None
+    """The key of the newest call that began or ended; None: there is none, or only the gravestone is left."""
+    last_call_kind: str | None
+    """None: the turn of the call has ended."""
     seq: int
     """How many entries its owners wrote."""
     mailbox: int

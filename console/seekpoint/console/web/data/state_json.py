@@ -26,7 +26,7 @@ BOOKKEEPING = "bookkeeping"
 _OWN_SECTIONS = frozenset({"values_json", "conversation", "calls", "mailbox"})
 _BOOKKEEPING = frozenset(
     {"epoch", "owner", "owner_node", "owner_boot", "seq", "last_kind", "remembered", "start_frame", "turn_frame"}
-    | {"forgotten", "run_failures"}
+    | {"forgotten", "run_failures", "last_call"}
 )
 _DEFAULTS = (None, "", 0)
 """What a value in a state has where it says nothing."""
