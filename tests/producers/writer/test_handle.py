@@ -322,10 +322,14 @@ async def test_a_wait_has_the_time_of_its_entry_before_and_after_the_log_has_it(
     with pytest.raises(IllegalCall):
         bench.handle.prepare(refused, 9_000, bodies.TimerFired(key="t:1"), Cause(), None)
     assert bench.handle.state.updated_us == 0
-    body = bodies.TimerSet(key="t:1", position=1, fires_at_us=90_000)
-    pending = bench.handle.prepare(new_id(), 7_000, body, Cause(), None)
+    first = bodies.TimerSet(key="t:1", position=1, fires_at_us=90_000)
+    pending = bench.handle.prepare(new_id(), 7_000, first, Cause(), None)
+    bench.handle.acknowledge(pending, bench.land(pending))
+    assert bench.handle.state.calls == bench.refold().calls
+    second = bodies.TimerSet(key="t:2", position=2, fires_at_us=90_000)
+    pending = bench.handle.prepare(new_id(), 8_000, second, Cause(), None)
     bench.append(Entry(new_id(), "p", None, 0, None, None, 1, None, None, None, bodies.Signal("other")))
     bench.confirm()
     bench.handle.acknowledge(pending, bench.land(pending))
     assert bench.handle.state.calls == bench.refold().calls
-    assert bench.handle.state.calls["t:1"].facts["since_us"] == 7_000
+    assert [call.facts["since_us"] for call in bench.handle.state.calls.values()] == [7_000, 8_000]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.view.view_store import Page, ViewBrowser
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ViewGone", "by_id", "load_states", "newest", "newest_pages", "offsets_behind", "view_of"]
+__all__ = ["ViewGone", "by_id", "load_states", "newest", "newest_pages", "no_view", "offsets_behind", "view_of"]
 
 _PAGE_SIZE = 500
 
@@ -33,6 +33,15 @@ def view_of(target: CommandTarget) -> ViewBrowser:
     if target.view is None:
         raise ViewGone("the settings name no Redis")
     return target.view
+
+
+def no_view(target: CommandTarget, partition: int) -> str:
+    """Say that a partition has no view yet, and what keeps one."""
+    from seekpoint.consumers.recovery.view_summaries import missing_view
+
+    if target.settings.sqlite_path is not None:
+        return "the file has no view yet: a worker keeps one, and so does seekpoint serve projector"
+    return missing_view(partition)
 
 
 def by_id(view: ViewBrowser, *, open_only: bool) -> Iterator[Summary]:
@@ -120,8 +129,11 @@ def offsets_behind(target: CommandTarget) -> dict[int, int]:
         marks = target.log.watermarks(partition)  # after the view, so the end is at least what the view has applied
         problem = view_problem(meta, target.log.topic_id, marks)
         if problem or meta is None or meta.applied is None:
-            hint = "; a projector keeps it: seekpoint serve projector" if meta is None else ""
-            raise ViewGone(f"the view of partition {partition} cannot be used: {problem}{hint}")
+            raise ViewGone(
+                no_view(target, partition)
+                if meta is None
+                else f"the view of partition {partition} cannot be used: {problem}"
+            )
         found[partition] = marks.high - 1 - meta.applied
     return found
 

@@ -19,7 +19,7 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.log.log_ports import Landmark, Watermarks
 
-__all__ = ["NoViewError", "keys_from", "read_view", "summaries"]
+__all__ = ["NoViewError", "keys_from", "missing_view", "read_view", "summaries"]
 
 _PAGE = 1_000
 
@@ -30,6 +30,11 @@ class NoViewError(Exception):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
+
+
+def missing_view(partition: int) -> str:
+    """Say that a partition has no view yet, and what keeps one."""
+    return f"partition {partition} has no view yet: seekpoint serve projector keeps one"
 
 
 def summaries(recoverer: Recoverer, partition: int, on_no_view: Callable[[str], object]) -> Iterator[Summary]:
@@ -71,8 +76,7 @@ def read_view(
             meta, page = view.page(partition, after, b"", _PAGE, open_only=open_only)
             first = first or meta
             if first is None:
-                hint = "a projector keeps it: seekpoint serve projector"
-                raise NoViewError(f"the view of partition {partition} cannot be used: there is none; {hint}")
+                raise NoViewError(missing_view(partition))
             if meta is None or meta.token != first.token:
                 raise NoViewError(f"the view of partition {partition} cannot be used: it is being rebuilt")
             for one in page:

@@ -151,8 +151,6 @@ def is_open_process(key: bytes, state: State) -> bool:
 _SHARED = SHARED_PREFIX.encode()
 _MOMENTS = {"timer": "fires_at_us", "gate": "deadline_us", "child": ""}
 """By the kind of a call that only waits: the fact that has its moment."""
-_TIME_MAX = 2**62
-"""A seed's text may have any number as a time; a larger one has no place in a summary."""
 _FAILED, _AWAITING = Lifecycle.FAILED, Lifecycle.AWAITING
 
 
@@ -166,8 +164,8 @@ def _waits(state: State, calls: Collection[Call]) -> tuple[tuple[str, ...], int 
         found.append(("retry", failures.retry_at_us, state.lifecycle_us))
     if not found:
         return (("signal",), None, state.lifecycle_us or None) if state.lifecycle is _AWAITING else ((), None, None)
-    moments = [moment for _, moment, _ in found if type(moment) is int and abs(moment) < _TIME_MAX]
-    begun = [since for _, _, since in found if type(since) is int and 0 < since < _TIME_MAX]
+    moments = [moment for _, moment, _ in found if type(moment) is int]
+    begun = [since for _, _, since in found if type(since) is int and since > 0]
     return tuple(sorted({kind for kind, _, _ in found})), min(moments, default=None), min(begun, default=None)
 
 

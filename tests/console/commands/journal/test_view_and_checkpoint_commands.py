@@ -87,7 +87,10 @@ def test_ps_without_redis_reads_the_log(kept: Settings, shell: Shell, monkeypatc
     for url, why in (
         ("redis://127.0.0.1:1/0", "Redis does not serve the view"),
         ("none", "the settings name no Redis"),
-        ((kept.redis_url or "").replace("/0", "/5"), "cannot be used: there is none"),
+        (
+            (kept.redis_url or "").replace("/0", "/5"),
+            "partition 0 has no view yet: seekpoint serve projector keeps one",
+        ),
     ):
         monkeypatch.setenv("SEEKPOINT_REDIS_URL", url)
         ran = shell("ps", "--json")

@@ -46,8 +46,8 @@ def test_ps_lists_the_processes(shell: Shell) -> None:
     assert "reading from the log" in ran.err
     lines = ran.out.splitlines()
     assert lines[0].split() == [
-        *("process", "lifecycle", "agent", "updated", "owner", "owned", "for", "seq", "last", "entry"),
-        *("epoch", "mailbox", "newest", "offset", "behind", "note"),
+        *("process", "lifecycle", "agent", "updated", "owner", "owned", "for", "seq", "last", "call"),
+        *("waits", "since", "epoch", "mailbox", "newest", "offset", "behind", "note"),
     ]
     shown = {line.split()[0]: line for line in lines[1:]}
     assert sorted(shown) == ["case-1", "case-done", "case-err", "case-gap", "case-left"]

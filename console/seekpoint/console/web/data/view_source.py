@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seekpoint.console.services.view_pages import ViewGone, by_id, newest_pages, offsets_behind, view_of
+from seekpoint.console.services.view_pages import ViewGone, by_id, newest_pages, no_view, offsets_behind, view_of
 
 if TYPE_CHECKING:
     from seekpoint.console.services.target import CommandTarget
@@ -76,5 +76,5 @@ class ViewSource:
         except (JournalMismatch, ViewRefused, ViewUnavailable) as exc:
             raise ViewGone(exc.message) from exc
         if meta is None:
-            raise ViewGone(f"partition {partition} has no view; a projector keeps it: seekpoint serve projector")
+            raise ViewGone(no_view(self._target, partition))
         return meta.token
