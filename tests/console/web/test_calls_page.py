@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from browsers import Browser
 from consoles import Served, file_settings, serving
-from entry_examples import own
+from entry_examples import claim, own
 from seekpoint.console.cli import main
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.console.web.data.histories import Histories
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.state.process_state import new_state
 from written_journals import a_case, many_steps, write_entries
 
 
@@ -23,8 +27,35 @@ from written_journals import a_case, many_steps, write_entries
 def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a journal with one case and a longer run. Tests only look at it."""
     settings = file_settings(tmp_path_factory.mktemp("calls"))
-    write_entries(settings, [*a_case(), *many_steps("long", 502)])
+    fork = own(1, b.Forked("case-17", 3, new_state().content_json()))
+    others = [
+        *_changed(),
+        *_without_stock(),
+        *a_case("shorter")[:-3],
+        claim(1)._replace(process_id="fork"),
+        fork._replace(process_id="fork"),
+    ]
+    write_entries(settings, [*a_case(), *many_steps("long", 502), *others])
     return f"sqlite:///{settings.sqlite_path}"
+
+
+def _changed() -> list[Entry]:
+    """Return the entries of a case with another stock and another charge."""
+    answers = {"~1.2/stock:1": "13", "charge:1": "1"}
+    return [
+        one._replace(body=replace(one.body, outcome="succeeded", output=answers[one.body.key]))
+        if isinstance(one.body, b.StepEnded) and one.body.key in answers
+        else one
+        for one in a_case("changed")
+    ]
+
+
+def _without_stock() -> list[Entry]:
+    """Return the entries of a case whose code did not look at the stock."""
+    return [
+        one._replace(body=b.MessageSaid("user", "no stock")) if getattr(one.body, "key", "") == "~1.2/stock:1" else one
+        for one in a_case("without")
+    ]
 
 
 @pytest.fixture
@@ -104,7 +135,66 @@ def test_a_long_list_comes_in_pages(browser: Browser, served: Served) -> None:
     browser.arrive("first=0")
 
 
+def compared(served: Served, left: str, right: str) -> dict[str, Any]:
+    """Return the comparison of the calls of two processes."""
+    with served.client() as client:
+        answer = client.get(f"/api/calls/comparison?id={left}&other_id={right}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_the_first_call_that_differs_is_found(served: Served) -> None:
+    """It is the one that began first in either process, with where it differs and its number in both."""
+    changed = compared(served, "case-17", "changed")
+    assert [changed[name] for name in ("same", "changed", "only_here", "only_there")] == [4, 2, 0, 0]
+    assert changed["first"] == {
+        "key": "~1.2/stock:1", "kind": "step", "number": 3, "other_number": 3, "status": "succeeded",
+        "other_status": "succeeded", "difference": "answer $: 12 is now 13",
+    }  # fmt: skip
+    here, there = compared(served, "case-17", "shorter")["first"], compared(served, "shorter", "case-17")["first"]
+    assert [here[name] for name in ("key", "number", "other_number", "other_status")] == ["charge:1", 5, None, None]
+    assert [there[name] for name in ("key", "number", "other_number", "status")] == ["charge:1", None, 5, None]
+    both = compared(served, "shorter", "changed")
+    assert [both[name] for name in ("changed", "only_there")] == [1, 1]
+    assert both["first"]["key"] == "~1.2/stock:1"
+    earlier = compared(served, "without", "changed")  # only the other one has it, before a call that changed in both
+    assert [earlier["first"][name] for name in ("key", "number", "other_number")] == ["~1.2/stock:1", None, 3]
+    same = compared(served, "case-17", "case-17")
+    assert (same["same"], same["first"]) == (6, None)
+
+
+def test_the_tab_marks_the_first_call_that_differs(browser: Browser, served: Served) -> None:
+    """From a form on the tab, with links to the call here and there, and back to the plain list."""
+    browser.open(f"{served.url}/calls?id=case-17")
+    browser.one("input[name=other_id]").send_keys("changed", Keys.ENTER)
+    browser.arrive("other_id=changed")
+    assert "First difference: step ~1.2/stock:1, answer $: 12 is now 13" in browser.text("#compared")
+    assert "4 same, 2 changed, 0 only here, 0 only there" in browser.text("#compared")
+    assert [row.get_attribute("id") for row in browser.all("#calls tr:has(.tag.bad)")] == ["call-3"]
+    addresses = [str(link.get_attribute("href")).removeprefix(served.url) for link in browser.all("#compared a")]
+    assert addresses == [
+        "/calls?id=case-17&limit=200&other_id=changed&first=0#call-3", "/call?id=changed&number=3",
+        "/differences?id=case-17&other_id=changed",
+    ]  # fmt: skip
+    browser.open(f"{served.url}/calls?id=case-17&other_id=case-17")
+    assert "All 6 calls are the same." in browser.text("#compared")
+    assert browser.all("#calls .tag.bad") == []
+    browser.open(f"{served.url}/calls?id=shorter&other_id=case-17")
+    assert "step charge:1, which only the other process has" in browser.text("#compared")
+
+
+def test_a_fork_is_compared_with_its_parent_by_default(browser: Browser, served: Served) -> None:
+    """The form has its id; nothing is compared before somebody asks."""
+    browser.open(f"{served.url}/calls?id=fork")
+    browser.until(lambda: browser.one("input[name=other_id]").get_attribute("value") == "case-17")
+    assert browser.all("#compared") == []
+
+
 _BAD = {
+    "/api/calls/comparison?id=case-17&other_id=nobody": 404,
+    "/api/calls/comparison?id=nobody&other_id=case-17": 404,
+    "/api/calls/comparison?id=case-17": 400,
     "/api/calls?id=nobody": 404,
     "/api/calls?id=case-17&limit=501": 400,
     "/api/calls?id=case-17&first=-1": 400,
@@ -115,9 +205,11 @@ _BAD = {
 
 def test_a_bad_address_is_explained(served: Served) -> None:
     """By the page as by the API."""
+    pages = {address: status for address, status in _BAD.items() if "comparison" not in address}
     with served.client() as client:
         assert {address: client.get(address).status_code for address in _BAD} == _BAD
-        assert {address: client.get(address.removeprefix("/api")).status_code for address in _BAD} == _BAD
+        assert {address: client.get(address.removeprefix("/api")).status_code for address in pages} == pages
+        assert client.get("/calls?id=case-17&other_id=nobody").status_code == 404
 
 
 def test_what_is_appended_shows(tmp_path_factory: pytest.TempPathFactory) -> None:

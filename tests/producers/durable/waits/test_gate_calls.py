@@ -49,7 +49,8 @@ async def test_a_person_says_yes_with_name_and_reason(node: Node, log: MemoryLog
     await until(lambda: any(isinstance(body, b.LifecycleChanged) and body.to == "awaiting" for body in bodies(log)))
     state = (await node.recover("p")).state
     assert state.lifecycle == "awaiting"
-    assert state.calls["refund:1"].facts == {"name": "refund", "prompt": '{"amount":12}'}
+    facts = state.calls["refund:1"].facts
+    assert facts == {"name": "refund", "prompt": '{"amount":12}', "since_us": facts["since_us"]}
     signal = await node.approve("p", "refund", reason="he is right", actor="ann")
     assert await asyncio.wait_for(run, 60) == [
         True, "approved", {"approved": True, "reason": "he is right"}, "ann", "he is right"

@@ -8,11 +8,12 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from seekpoint.console.render.call_errors import error_text
+from seekpoint.console.web.data.call_comparison import CallComparison, compare_calls
 from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.formats import moment, span_text
 from seekpoint.console.web.json_texts import json_lines, short_json, shortened
-from seekpoint.console.web.routes.process import ProcessQuery, read_history, tab_page
+from seekpoint.console.web.routes.process import ProcessQuery, head_of, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
@@ -32,6 +33,18 @@ class CallsQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=
     limit: Annotated[int, Meta(ge=1, le=500)] = 200
     partial: bool = False
     """Whether the answer may come before the whole history was read."""
+
+
+class CallsPageQuery(CallsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A page of the calls, and the process whose calls they are compared with."""
+
+    other_id: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class ComparisonQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Two processes."""
+
+    other_id: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class CallSummary(FrozenStruct, frozen=True, kw_only=True):
@@ -127,12 +140,32 @@ def _whole(history: ProcessHistory, query: CallQuery) -> CallAnswer:
         return CallAnswer(process_id=query.id, number=query.number, call=history.whole_call(query.number).to_dict())
 
 
-async def show_calls(visit: Visit, query: CallsQuery) -> Response:
-    """Show a page of calls."""
+async def get_comparison(visit: Visit, query: ComparisonQuery) -> CallComparison:
+    """Return the first call that differs from another process, and how many do."""
+    parts = visit.parts
+    for process_id in (query.id, query.other_id):
+        await head_of(visit, process_id)
+    return await parts.in_thread(lambda: compare_calls(parts.target, parts.histories, query.id, query.other_id))
+
+
+async def show_calls(visit: Visit, query: CallsPageQuery) -> Response:
+    """Show a page of calls. While they are compared with those of another process, the page does not grow."""
     query = replace(query, partial=True)
     history = await _read(visit, query)
     found = await visit.parts.in_thread(lambda: _page(history, query))
-    return await tab_page(visit, "process_calls.html", query.id, history=history, query=query, found=found)
+    compared = None
+    if query.other_id:
+        compared = await get_comparison(visit, ComparisonQuery(id=query.id, other_id=query.other_id))
+    return await tab_page(
+        visit, "process_calls.html", query.id, history=None if compared else history, query=query, found=found,
+        compared=compared, origin=await _origin(visit, history),
+    )  # fmt: skip
+
+
+async def _origin(visit: Visit, history: ProcessHistory) -> str | None:
+    """Return the process from which this one was forked, or which it runs again; None if none is known yet."""
+    one = visit.parts.board.board.summaries.get(history.process_id) or await visit.parts.in_thread(history.summary)
+    return None if one is None else one.rerun_of or one.parent_id
 
 
 async def show_call(visit: Visit, query: CallQuery) -> Response:
@@ -177,13 +210,17 @@ def _note(call: CallRecord) -> str | None:
 
 
 PAGES = (
-    Page(path="/calls", show=show_calls, query=CallsQuery, tab="Calls"),
+    Page(path="/calls", show=show_calls, query=CallsPageQuery, tab="Calls"),
     Page(path="/call", show=show_call, query=CallQuery),
 )
 OPERATIONS = (
     Operation(
         path="/api/calls", summary="List the calls of a process's code.", call=list_calls, query=CallsQuery,
         answer=CallsAnswer, raises=(404, 409, 410),
+    ),
+    Operation(
+        path="/api/calls/comparison", summary="Find the first call that differs from another process.",
+        call=get_comparison, query=ComparisonQuery, answer=CallComparison, raises=(404, 409, 410),
     ),
     Operation(
         path="/api/call", summary="Return one call with its whole input and output.", call=get_call, query=CallQuery,
