@@ -279,6 +279,8 @@ def test_the_newest_call_of_a_turn_that_ended_has_no_kind() -> None:
 def test_a_long_key_is_cut_where_it_is_kept_a_second_time() -> None:
     """What the code named is as long as an entry may be, and the copy does not count towards the state's size."""
     assert after(replace(STEP, key="k" * 5_000)).last_call == "k" * 200
+    content = after(STEP).content_json().replace('"last_call":"a:1"', '"last_call":"' + "k" * 5_000 + '"')
+    assert after(b.Forked("other", 2, content)).last_call == "k" * 200
 
 
 @pytest.mark.parametrize("body", [GATE, CHILD, b.TimerSet(key="t:1", position=1, fires_at_us=9)])

@@ -17,15 +17,13 @@ from seekpoint.schemas.folding.content_rules import Misfit, too_big
 from seekpoint.schemas.state.budget_sums import Budget
 from seekpoint.schemas.state.calls import IN_DOUBT, Call, call_width
 from seekpoint.schemas.state.process_state import Draft
+from seekpoint.schemas.state.state_json import LAST_CALL_CHARS_MAX
 from seekpoint.schemas.state.state_values import size_of
 
 __all__ = [
     "begin_call", "begin_wait", "charge_end", "close_call", "end_attempt", "illegal", "put_call", "take_mail",
     "whole_attempt",
 ]  # fmt: skip
-
-_KEY_CHARS_MAX = 200
-"""The length to which ``last_call`` is cut."""
 
 
 def illegal(detail: str) -> Misfit:
@@ -153,7 +151,7 @@ def put_call(draft: Draft, key: str, call: Call, limits: Limits) -> Misfit:
     if misfit is None:
         calls.put(key, call)
         draft.content_bytes = grown
-        draft.last_call = key[:_KEY_CHARS_MAX]
+        draft.last_call = key[:LAST_CALL_CHARS_MAX]
     return misfit
 
 

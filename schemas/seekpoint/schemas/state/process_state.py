@@ -96,7 +96,7 @@ class Draft:
     calls: CallsDraft = field(
         CallsDraft, _CONTENT, form.CALLS, copied="draft", apart=True, image=form.EFFECTS, cleared=_WITH_CONTENT
     )
-    last_call: str | None = field(None, _CONTENT, form.text("key"), cleared=_WITH_CONTENT)
+    last_call: str | None = field(None, _CONTENT, form.LAST_CALL, cleared=_WITH_CONTENT)
     """The key of the newest call that began or ended, cut to 200 characters. Content writes do not count."""
     turn: int = field(0, _CONTENT, form.COUNT, cleared=_WITH_CONTENT)
     patches: tuple[str, ...] = field((), _CONTENT, form.PATCHES, cleared=_WITH_CONTENT)

@@ -38,7 +38,7 @@ from seekpoint.schemas.state.state_parts import (
 from seekpoint.schemas.state.state_table import FieldForm, Image, Section
 from seekpoint.schemas.state.state_values import StateValue, mapping_width, shape_of, size_of, text_width, texts_in
 
-__all__ = ["COUNT", "FLAG", "INTEGER", "TEXT", "json_text", "text"]
+__all__ = ["COUNT", "FLAG", "INTEGER", "LAST_CALL", "LAST_CALL_CHARS_MAX", "TEXT", "json_text", "text"]
 
 _Kind = TypeVar("_Kind")
 
@@ -87,6 +87,11 @@ def _id(value: Any) -> bytes:
 def text(name: str) -> FieldForm:
     """Return the form of an optional text that a mask finds under ``name``."""
     return FieldForm(_text, shape=Shape("optional_text", (name,)))
+
+
+LAST_CALL_CHARS_MAX = 200
+"""The length to which the fold cuts the key in ``last_call``, which does not count towards the size of a state."""
+LAST_CALL = FieldForm(lambda found: _is(str, found)[:LAST_CALL_CHARS_MAX], shape=Shape("optional_text", ("key",)))
 
 
 def json_text(name: str, width: Callable[[str], int] | None = None) -> FieldForm:
