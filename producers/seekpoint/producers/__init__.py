@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.schedule_table import ScheduleStatus
     from seekpoint.producers.shared_client import Shared
+    from seekpoint.producers.shared_writing.append_request import Appended
+    from seekpoint.producers.shared_writing.shared_process import SharedProcess
     from seekpoint.producers.sync import SyncClient, SyncNode, SyncProcess
     from seekpoint.producers.worker.worker import Worker
 else:  # loaded at first use
@@ -59,6 +61,7 @@ else:  # loaded at first use
         __name__,
         {
             "Answer": "seekpoint.producers.durable.effects.effect_resolution",
+            "Appended": "seekpoint.producers.shared_writing.append_request",
             "Child": "seekpoint.producers.durable.waits.child_runs",
             "Client": "seekpoint.producers.client",
             "ComparedCall": "seekpoint.producers.history.comparing",
@@ -86,6 +89,7 @@ else:  # loaded at first use
             "ScheduleStatus": "seekpoint.producers.schedule_table",
             "ScoredRerun": "seekpoint.producers.history.many_reruns",
             "Shared": "seekpoint.producers.shared_client",
+            "SharedProcess": "seekpoint.producers.shared_writing.shared_process",
             "SubmittedRun": "seekpoint.producers.client",
             "SyncClient": "seekpoint.producers.sync",
             "SyncNode": "seekpoint.producers.sync",
@@ -104,6 +108,7 @@ __all__ = [
     "Acknowledged",
     "Agent",
     "Answer",
+    "Appended",
     "Child",
     "Client",
     "Clock",
@@ -141,6 +146,7 @@ __all__ = [
     "ScheduleStatus",
     "ScoredRerun",
     "Shared",
+    "SharedProcess",
     "Step",
     "SubmittedRun",
     "SyncClient",

@@ -8,11 +8,12 @@ from datetime import datetime
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from seekpoint.consumers.projector.heap import spare_collections
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.producers.agent_run import RECORDED, Recorded, refuse_mismatch, run_agent
+from seekpoint.producers.append_calls import AppendCalls
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, check_is_agent
@@ -35,13 +36,14 @@ if TYPE_CHECKING:
     from seekpoint.producers.embedded_projector import EmbeddedProjector
     from seekpoint.producers.recovery_client import Requests
     from seekpoint.producers.shared_client import Shared
+    from seekpoint.producers.shared_writing.shared_process import SharedOpening
     from seekpoint.schemas.log.log_ports import LogReader, LogWriter
     from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Node", "opener_of", "runtime_of"]
 
 
-class Node(ControlCalls, HistoryCalls):
+class Node(ControlCalls, HistoryCalls, AppendCalls):
     """One member of the fleet, for one event loop: ``async with Node.connect(settings) as node``.
 
     ``open`` or ``run`` a process to own it, ``recover`` to only read it, ``signal`` or ``cancel`` one from outside.
@@ -168,10 +170,21 @@ class Node(ControlCalls, HistoryCalls):
         return self.start().__await__()
 
     # --- processes
+    @overload
+    def open(
+        self, process_id: str, *, shared: Literal[False] = False, take_over: bool = False,
+        accept_degraded: bool = False, wait_s: float = 0.0, actor: str | None = None,
+        correlation_id: str | None = None, replay: str = ReplayMode.STRICT, detail: str = Detail.FULL,
+    ) -> Opening: ...  # fmt: skip
+    @overload
+    def open(
+        self, process_id: str, *, shared: Literal[True], actor: str | None = None, correlation_id: str | None = None
+    ) -> SharedOpening: ...
     def open(
         self,
         process_id: str,
         *,
+        shared: bool = False,
         take_over: bool = False,
         accept_degraded: bool = False,
         wait_s: float = 0.0,
@@ -179,7 +192,7 @@ class Node(ControlCalls, HistoryCalls):
         correlation_id: str | None = None,
         replay: str = ReplayMode.STRICT,
         detail: str = Detail.FULL,
-    ) -> Opening:
+    ) -> Opening | SharedOpening:
         """Own a process: create it, or claim it and recover. ``async with node.open(id) as process``; leaving releases.
 
         ``take_over`` claims it though its owner looks alive (the owner is fenced); ``wait_s`` keeps trying that long
@@ -187,10 +200,18 @@ class Node(ControlCalls, HistoryCalls):
         ``correlation_id`` go into every entry written. ``replay`` says how calls are held to what is remembered
         (``strict``, ``permissive``), ``detail`` how much content is journaled (``full``, ``checkpoint``, ``none``).
 
+        ``shared``: do not own it, but write to it beside other nodes, one confirmed entry a call (``SharedProcess``).
+        The options about owners do not go with it.
+
         Raises ``OwnerAlive``, ``AlreadyOpen``, ``ProcessDegraded``, ``ProcessFinished``, ``ClaimLost``,
         ``InvalidName``, ``JournalUnavailable``, ``AppendTimeout``.
         """
         cause = Cause(actor=actor, correlation_id=correlation_id)
+        if shared:
+            if take_over or accept_degraded or wait_s or (replay, detail) != (ReplayMode.STRICT, Detail.FULL):
+                hint = "leave take_over, accept_degraded, wait_s, replay and detail out"
+                raise Refused("a shared process has no owner to choose", process_id=process_id, hint=hint)
+            return self._shared_opening(process_id, cause)
         return self._opener.opening(
             OpenRequest(
                 process_id=process_id, take_over=take_over, accept_degraded=accept_degraded, wait_s=wait_s, cause=cause,

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from concurrent.futures import CancelledError
 from contextvars import copy_context
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.consumers.recovery.threads import Threads
 from seekpoint.producers.claims.heartbeater import Heartbeater
@@ -43,10 +43,22 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.log.log_ports import LogReader, LogWriter
 
-__all__ = ["NodeRuntime"]
+__all__ = ["NodeRuntime", "SharedClaims"]
 
 _BODY_THREADS_MAX = 32
 """How many plain functions of steps run at once; the next one waits."""
+
+
+class SharedClaims(Protocol):
+    """The claims by which a node writes to shared processes."""
+
+    async def let_go(self, process_id: str) -> None:
+        """Drop the claim of a process once nothing of it is under way: this node opens the process for itself."""
+        ...
+
+    async def close(self) -> None:
+        """Wait for a moment for the appends under way, then end them."""
+        ...
 
 
 class NodeRuntime:
@@ -67,6 +79,10 @@ class NodeRuntime:
         """Runs the children of this node's processes on any worker; None: they run on this node."""
         self.handles: dict[str, Handle | None] = {}
         """The handle of each process of this node; None while the process is being claimed."""
+        self.shared_handles: dict[str, Handle] = {}
+        """The handles of the processes that several nodes write to. Heartbeats do not name their claims."""
+        self.shared_writes: SharedClaims | None = None
+        """What holds these claims, once this node has written so."""
         self.threads = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
         self._body_threads = Threads(max_workers=_BODY_THREADS_MAX, thread_name_prefix="seekpoint-body")
         self.metrics = NodeMetrics()
@@ -85,7 +101,7 @@ class NodeRuntime:
         self.healer = Healer(self.outbox, self.confirmer, self.identity, settings)
         self.tracer = tracer_of(settings)
         self.externals = Externals(reader, self.threads, self.outbox, self.tracer)
-        self.heartbeater = Heartbeater(reader, self.threads, self.open_handles, self.identity, settings)
+        self.heartbeater = Heartbeater(reader, self.threads, self._own_handles, self.identity, settings)
         self._closing = Closing(self._closing_steps)
         self._started = False
 
@@ -125,6 +141,7 @@ class NodeRuntime:
 
     def _closing_steps(self) -> Sequence[Callable[[], Any]]:
         return (
+            *(() if self.shared_writes is None else (self.shared_writes.close,)),
             self.heartbeater.close,
             self.healer.close,
             self.confirmer.close,
@@ -142,18 +159,24 @@ class NodeRuntime:
         for handle in self.open_handles():
             handle.fail(HandleClosed("the node was closed", process_id=handle.process_id))
         self.handles.clear()
+        self.shared_handles.clear()
         self._started = False
 
     # --- the handles of its processes
     def open_handles(self) -> list[Handle]:
-        """Return the handles that are not closed."""
+        """Return the handles that are not closed, the shared ones too."""
+        return [*self._own_handles(), *(handle for handle in self.shared_handles.values() if handle.is_open)]
+
+    def _own_handles(self) -> list[Handle]:
+        """Return the open handles of the processes that only this node is to write to."""
         return [handle for handle in self.handles.values() if handle and handle.is_open]
 
     def forget(self, handle: Handle) -> None:
         """Remove a handle of this node, and stop delivering records to it."""
-        if self.handles.get(handle.process_id) is handle:
-            del self.handles[handle.process_id]
-            self.metrics.fenced_entries += handle.fenced_entries
+        for handles in (self.handles, self.shared_handles):
+            if handles.get(handle.process_id) is handle:
+                del handles[handle.process_id]
+                self.metrics.fenced_entries += handle.fenced_entries
         self.tailer.detach(handle, handle.partition)
 
     def _on_failing(self) -> None:

@@ -70,6 +70,9 @@ class OpenRequest(FrozenStruct, frozen=True, kw_only=True):
     """Raises an error to refuse the recovered state, before the process is claimed."""
     must_exist: bool = False
     """Whether the process must exist: then the open recovers it, and never presumes that it does not exist."""
+    is_shared: bool = False
+    """Whether any node may claim the process from this one as soon as it wants to write: no heartbeat names the claim.
+    A claim that is lost is not tried again."""
     known: Callable[[PartitionTail], State | None] | None = None
     """Returns the state as of the tail's position, if it was folded from this tail: then no recovery is needed."""
 
@@ -158,8 +161,10 @@ class Opener:
         self._refuse_open(request.process_id)
         self._runtime.handles[request.process_id] = None  # reserves the process while the claim is under way
         try:
+            if self._runtime.shared_writes is not None:
+                await self._runtime.shared_writes.let_go(request.process_id)
             inherited = None if request.inherit is None else await request.inherit()
-            handle, report = await self._claim(request)
+            handle, report = await self.claim(request)
         except BaseException:
             self._runtime.handles.pop(request.process_id, None)  # absent if the node was closed meanwhile
             raise
@@ -178,7 +183,7 @@ class Opener:
                 raise AlreadyOpen("the process is open on this node", process_id=process_id)
 
     # --- the claim
-    async def _claim(self, request: OpenRequest) -> tuple[Handle, Report]:
+    async def claim(self, request: OpenRequest) -> tuple[Handle, Report]:
         """Claim the process. If it was presumed not to exist and the claim is lost, recover it and claim once more."""
         watch = ClaimWatch(request.process_id)
         partition = partition_of(watch.key, self._runtime.reader.partitions)
@@ -191,7 +196,7 @@ class Opener:
                 finally:
                     self._runtime.heartbeater.claimed(claim_id)
                 after = watch.folded(recovered.state, offset + 1, self._runtime.reader)
-                if after.owner == claim_id or not presumed:
+                if after.owner == claim_id or not presumed or request.is_shared:
                     break
             if after.owner != claim_id:
                 raise _lost(request.process_id, after)
@@ -221,7 +226,8 @@ class Opener:
         )  # fmt: skip
         value = encode_within(entry, key, self._runtime.reader.limits)
         try:
-            await self._runtime.heartbeater.claiming(claim_id)
+            if not request.is_shared:
+                await self._runtime.heartbeater.claiming(claim_id)
             return await self._runtime.outbox.push_external(partition, key, value), claim_id
         except BaseException:
             self._runtime.heartbeater.claimed(claim_id)
@@ -288,7 +294,8 @@ class Opener:
             tail, recovered, presumed = await self._recover(request, watch, partition, may_presume)
             if request.refuse is not None:
                 request.refuse(recovered.state)
-            if recovered.state.owner is not None and not request.take_over:
+            is_owned = recovered.state.owner_boot not in (None, self._runtime.identity.boot_id)
+            if is_owned and not request.take_over:
                 await self._runtime.heartbeater.look()
             refusal = self._refusal(request, recovered.state)
             if refusal is None:

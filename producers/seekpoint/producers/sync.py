@@ -22,13 +22,16 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from os import PathLike
-    from typing import Generic, Self, TypeVar, Unpack, cast, overload
+    from typing import Generic, Literal, Self, TypeVar, Unpack, cast, overload
 
     from seekpoint.producers.client import SubmitOptions, SubmittedRun
     from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
+    from seekpoint.producers.shared_writing.shared_process import SharedProcess
     from seekpoint.producers.sync_process import blocking
     from seekpoint.schemas.log.memory_log import MemoryLog
+    from seekpoint.schemas.state.process_state import State
 
     T = TypeVar("T")
 
@@ -88,7 +91,20 @@ class SyncNode(_SyncMain):
 
     if TYPE_CHECKING:
         _target = cast(Node, None)
-        open = blocking(_target.open)
+
+        @overload
+        def open(
+            self, process_id: str, *, shared: Literal[False] = False, take_over: bool = False,
+            accept_degraded: bool = False, wait_s: float = 0.0, actor: str | None = None,
+            correlation_id: str | None = None, replay: str = "strict", detail: str = "full",
+        ) -> AbstractContextManager[SyncProcess]: ...  # fmt: skip
+        @overload
+        def open(
+            self, process_id: str, *, shared: Literal[True], actor: str | None = None, correlation_id: str | None = None
+        ) -> AbstractContextManager[_SyncSharedProcess]: ...
+        def open(self, process_id: str, **how: Any) -> Any: ...
+
+        append = blocking(_target.append)
         fork = blocking(_target.fork)
         rewind = blocking(_target.rewind)
         diff = blocking(_target.diff)
@@ -175,6 +191,21 @@ class SyncClient(_SyncMain):
 
 
 if TYPE_CHECKING:
+
+    class _SyncSharedProcess(SyncProxy):
+        _target = cast(SharedProcess, None)
+        process_id: str
+        state: State
+
+        read = blocking(_target.read)
+        append = blocking(_target.append)
+        record = blocking(_target.record)
+        update = blocking(_target.update)
+        update_many = blocking(_target.update_many)
+        delete = blocking(_target.delete)
+        patch = blocking(_target.patch)
+        clear = blocking(_target.clear)
+        say = blocking(_target.say)
 
     class _SyncSubmittedRun(SyncProxy, Generic[OutputT]):
         _target = cast(SubmittedRun, None)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.tail.tailer import Tailer
     from seekpoint.schemas.log.log_ports import LogReader, Record
 
-__all__ = ["FollowedValue", "ValueFollower"]
+__all__ = ["FollowedValue", "ValueFollower", "recover_followed"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -96,6 +96,32 @@ class FollowedValue:
             on_change()
 
 
+async def recover_followed(
+    followed: FollowedValue, reader: LogReader, recovery: Recovery, tailer: Tailer, *, must_be_current: bool = False
+) -> tuple[PartitionTail, State]:
+    """Attach ``followed`` to the tail of its partition, and recover the state to ``begin`` it with.
+
+    Listen first: everything below the tail's position then lies below the end that the recovery reads to.
+    """
+    process_id = followed.process_id
+    partition = partition_of(followed.key, reader.partitions)
+    tail, began = tailer.tail(partition), 0
+    while True:
+        if tail is not None:
+            tail.attach_follower(followed)
+            began = tail.position
+            if tail.absence.report(followed.key, began) is not None:
+                return tail, new_state()
+        found = await recovery.recover(process_id, missing_ok=True, must_be_current=must_be_current)
+        was, tail = tail, tailer.tail_from(partition, found.report.log_end)
+        if was is None:
+            tail.attach_follower(followed)
+            began = tail.position
+        tailer.want_proof(tail)
+        if was in (None, tail) and began <= found.report.log_end:
+            return tail, found.state
+
+
 class ValueFollower:
     """The shared values that one node follows."""
 
@@ -125,24 +151,7 @@ class ValueFollower:
                 return followed.fail(exc)
 
     async def _recover(self, followed: FollowedValue) -> None:
-        """Listen first: everything below the tail's position then lies below the end that the recovery reads to."""
-        process_id = followed.process_id
-        partition = partition_of(followed.key, self._reader.partitions)
-        tail, began = self._tailer.tail(partition), 0
-        while True:
-            if tail is not None:
-                tail.attach_follower(followed)
-                began = tail.position
-                if tail.absence.report(followed.key, began) is not None:
-                    return self._follow(followed, tail, new_state())
-            found = await self._recovery.recover(process_id, missing_ok=True)
-            was, tail = tail, self._tailer.tail_from(partition, found.report.log_end)
-            if was is None:
-                tail.attach_follower(followed)
-                began = tail.position
-            self._tailer.want_proof(tail)
-            if was in (None, tail) and began <= found.report.log_end:
-                return self._follow(followed, tail, found.state)
+        self._follow(followed, *await recover_followed(followed, self._reader, self._recovery, self._tailer))
 
     def _follow(self, followed: FollowedValue, tail: PartitionTail, state: State) -> None:
         followed.tail = tail

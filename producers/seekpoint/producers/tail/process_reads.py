@@ -110,6 +110,10 @@ class ProcessReads:
                 tail = self._tailer.tail_from(partition, (await self._extent_by_now(partition)).high)
             self._tailer.want_proof(tail)
 
+    async def end_of(self, partition: int) -> int:
+        """Return the offset at which a partition ends for readers, at this call or later."""
+        return (await self._extent_by_now(partition)).high
+
     async def _extent_by_now(self, partition: int) -> Extent:
         """Return where the partition ends, at this call or later. Calls at the same time share one request."""
         under_way = self._extents.get(partition)

@@ -73,6 +73,8 @@ class Handle:
         self.ended = False
         """Whether the release or finish is confirmed; a later claim fences nobody."""
         self.healing_claims: set[bytes] = set()
+        self.applied_seq = state.seq
+        """The seq of the newest entry of this handle that was read back and is applied."""
         self._reader = reader
         self.limits = reader.limits
         self._base = state.thaw()
@@ -110,6 +112,15 @@ class Handle:
         for offset, entry in reversed(fresh):
             advance(self._acknowledged_draft, offset, entry, self.limits)
         return self._acknowledged_draft
+
+    def peek(self) -> Draft:
+        """Return the confirmed fold as it is now, which is not to be changed or kept."""
+        return self._base
+
+    @property
+    def ahead_seq(self) -> int:
+        """The seq of the newest entry that was sent."""
+        return self._ahead.seq
 
     def has_room(self, width: int) -> bool:
         """Return whether the state, with all entries that were sent, has room for ``width`` bytes more."""
@@ -216,10 +227,13 @@ class Handle:
     def _absorb_own(self, offset: int, entry: Entry) -> None:
         verdict = advance(self._base, offset, entry, self.limits)
         self.fenced_entries += verdict is Verdict.STALE
-        self._note_end(verdict, entry)
+        self._note(verdict, entry)
 
-    def _note_end(self, verdict: Verdict, entry: Entry) -> None:
-        self.ended = self.ended or (verdict is Verdict.APPLIED and isinstance(entry.body, b.Released | b.Finished))
+    def _note(self, verdict: Verdict, entry: Entry) -> None:
+        """Take note of an entry of this handle that was read back."""
+        if verdict is Verdict.APPLIED and entry.seq is not None:
+            self.applied_seq = entry.seq
+            self.ended = self.ended or isinstance(entry.body, b.Released | b.Finished)
 
     def _absorb_other(self, record: Record) -> bool:
         """Fold a record that is no acknowledged entry: external, a former owner's, poison, or a pending own one.
@@ -241,7 +255,7 @@ class Handle:
         pending = self.pending[0] if self.pending else None
         if pending is None or pending.entry.id != entry.id or entry.claim_id != self.claim_id:
             return False
-        self._note_end(verdict, entry)
+        self._note(verdict, entry)
         if self.status is HandleStatus.HEALING and isinstance(entry.body, b.Released):
             pending.offset = offset  # the healing claim may land behind the release, which is then sent again
         else:

@@ -31,6 +31,7 @@
     │   ├── Cancelled            the process was asked to stop, and begins no further call
     │   ├── GateNotOpen          no such gate is open, or it was answered already
     │   ├── VersionConflict      a shared value was changed by another caller meanwhile
+    │   ├── AppendConflict       another node has written to a shared process meanwhile
     │   ├── UnknownProcess       no such process: the whole log was read
     │   ├── UnknownPoint         the process has no such point in its past
     │   ├── TierUnavailable      the requested recovery tier is not available
@@ -103,6 +104,7 @@ from seekpoint.schemas.errors.operator_required import (
 from seekpoint.schemas.errors.refused import (
     AgentMismatch,
     AlreadyOpen,
+    AppendConflict,
     Cancelled,
     ChildrenStand,
     EffectDuplicate,
@@ -147,6 +149,7 @@ from seekpoint.schemas.errors.retryable import (
 __all__ = [
     "AgentMismatch",
     "AlreadyOpen",
+    "AppendConflict",
     "AppendRefused",
     "AppendTimeout",
     "BudgetExceeded",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from seekpoint.schemas.errors.error_base import SeekpointError
 
@@ -170,6 +171,18 @@ class VersionConflict(Refused):
     name: str
     version: int
     expected_version: int | None = None
+
+
+class AppendConflict(Refused):
+    """Another entry than the expected one is the newest of a process that several nodes write to. Nothing was written.
+    ``seq`` is the newest entry's, and ``state`` is the process's state with it."""
+
+    hint = "decide again by the error's state, and append with expected_seq=error.seq"
+    expected_seq: int | None = None
+    state: Any = None
+    """The ``State`` as of the conflict. It is not a fact."""
+
+    _not_facts: ClassVar[frozenset[str]] = SeekpointError._not_facts | {"state"}
 
 
 class UnknownProcess(Refused):

@@ -1,0 +1,153 @@
+"""A process that several nodes write to, as ``node.open(process_id, shared=True)`` gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from seekpoint.producers.durable.content.content_calls import ContentCalls
+from seekpoint.producers.durable.durable_process import DurableProcess
+from seekpoint.producers.node_runtime import NodeRuntime
+from seekpoint.producers.shared_writing.append_request import AppendOptions
+from seekpoint.producers.shared_writing.shared_writes import SharedWrites
+from seekpoint.producers.writer.pending import Cause
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from seekpoint.producers.shared_writing.append_request import Appended
+    from seekpoint.schemas.bodies import Body
+    from seekpoint.schemas.config.limits import Limits
+    from seekpoint.schemas.state.process_state import State
+
+__all__ = ["SharedOpening", "SharedProcess"]
+
+
+class SharedProcess:
+    """A process that several nodes write to. Every node may have it open, and every task may use it.
+
+    Each call that writes appends one entry and returns once the entry was read back as applied: see ``Node.append``
+    for ``expected_seq``, ``entry_id``, ``actor`` and ``correlation_id``, which each of them takes, and for what they
+    raise.
+    """
+
+    def __init__(self, process_id: str, writes: SharedWrites, runtime: NodeRuntime, cause: Cause, state: State) -> None:
+        self._writes = writes
+        self._cause = cause
+        self._state = state
+        self._bodies = _BodyCalls(process_id, runtime.reader.limits)
+        self.process_id = process_id
+
+    @property
+    def state(self) -> State:
+        """The newest state that this node has read, without a look at the log: ``read`` has it as of now."""
+        newest = self._writes.known(self.process_id)
+        if newest is not None and newest.offset >= self._state.offset:
+            self._state = newest
+        return self._state
+
+    async def read(self) -> State:
+        """Return the state as of now: with every append, of any node, that has returned before this call.
+
+        Costs one request for the end of the partition, and what was not read of the partition yet. Raises
+        ``JournalUnavailable``, ``ConfirmTimeout``, and what a recovery raises.
+        """
+        self._state = await self._writes.read(self.process_id)
+        return self._state
+
+    # --- writing
+    async def append(self, body: Body, **how: Unpack[AppendOptions]) -> Appended:
+        """Append an entry with ``body``; see ``Node.append``."""
+        cause = Cause(
+            actor=how.get("actor") or self._cause.actor,
+            correlation_id=how.get("correlation_id") or self._cause.correlation_id,
+        )
+        return await self._writes.append(self.process_id, body, how.get("expected_seq"), how.get("entry_id"), cause)
+
+    async def record(self, kind: str, payload: Any = None, **how: Unpack[AppendOptions]) -> Appended:
+        """Write a custom entry of a ``kind`` of your own; the fold only keeps its kind."""
+        return await self.append(self._bodies.of(self._bodies.record(kind, payload)), **how)
+
+    async def update(self, key: str, value: Any, **how: Unpack[AppendOptions]) -> Appended:
+        """Set one context value."""
+        return await self.append(self._bodies.of(self._bodies.update(key, value)), **how)
+
+    async def update_many(self, values: Mapping[str, Any], **how: Unpack[AppendOptions]) -> Appended:
+        """Set several context values in one entry, all or none."""
+        return await self.append(self._bodies.of(self._bodies.update_many(values)), **how)
+
+    async def delete(self, key: str, **how: Unpack[AppendOptions]) -> Appended:
+        """Remove one context value, if it exists."""
+        return await self.append(self._bodies.of(self._bodies.delete(key)), **how)
+
+    async def patch(self, patch: Mapping[str, Any], **how: Unpack[AppendOptions]) -> Appended:
+        """Change the context by an RFC 7386 merge patch: None removes, objects merge, everything else replaces."""
+        return await self.append(self._bodies.of(self._bodies.patch(patch)), **how)
+
+    async def clear(self, **how: Unpack[AppendOptions]) -> Appended:
+        """Remove all context values."""
+        return await self.append(self._bodies.of(self._bodies.clear()), **how)
+
+    async def say(
+        self,
+        role: str,
+        content: str | Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        tool_calls: Sequence[Mapping[str, Any]] | None = None,
+        tool_call_id: str | None = None,
+        name: str | None = None,
+        **how: Unpack[AppendOptions],
+    ) -> Appended:
+        """Add a message to the conversation; see ``Process.say``."""
+        said = self._bodies.say(role, content, tool_calls=tool_calls, tool_call_id=tool_call_id, name=name)
+        return await self.append(self._bodies.of(said), **how)
+
+
+class _BodyCalls(ContentCalls):
+    """The content calls of a process, which return the body instead of writing it."""
+
+    def __init__(self, process_id: str, limits: Limits) -> None:
+        super().__init__(cast(DurableProcess, _Unwritten(process_id, limits)))
+
+    @staticmethod
+    def of(written: Any) -> Body:
+        """Return the body that a content call has made."""
+        return cast("Body", written)
+
+
+class _Unwritten:
+    """What the content calls use of a process."""
+
+    def __init__(self, process_id: str, limits: Limits) -> None:
+        self.process_id = process_id
+        self.limits = limits
+
+    def write(self, body: Body) -> Body:
+        """Return ``body``."""
+        return body
+
+
+class SharedOpening:
+    """A shared process about to be read: ``async with`` it, or ``await`` it. Leaving changes nothing."""
+
+    def __init__(self, process_id: str, writes: SharedWrites, runtime: NodeRuntime, cause: Cause) -> None:
+        self._process_id = process_id
+        self._writes = writes
+        self._runtime = runtime
+        self._cause = cause
+
+    async def _opened(self) -> SharedProcess:
+        state = await self._writes.read(self._process_id)
+        return SharedProcess(self._process_id, self._writes, self._runtime, self._cause, state)
+
+    def __await__(self) -> Generator[Any, None, SharedProcess]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> SharedProcess:
+        return await self._opened()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Do nothing: the claim, if this node has it, stays until another node writes."""

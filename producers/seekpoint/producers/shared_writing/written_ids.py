@@ -1,0 +1,60 @@
+"""Which entry ids a process has: whoever repeats an append with the same id gets the first result."""
+
+from __future__ import annotations
+
+from seekpoint.consumers.log_reading.scan import entries_of
+from seekpoint.producers.shared_writing.append_request import Appended
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.log.log_ports import LogReader
+
+__all__ = ["WrittenIds"]
+
+_WIDTH = 300
+"""About how many bytes of memory an entry takes here."""
+
+
+class WrittenIds:
+    """The ids of the owners' entries of one process, from ``read_to`` on unknown.
+
+    Of several entries with one seq, the fold has applied that of the highest epoch, if it has applied any: an owner
+    sends a seq only if the log, up to its claim, has not applied that seq. So no state is needed to tell an entry that
+    was applied from one that was fenced.
+    """
+
+    def __init__(self, key: bytes, partition: int, start: int) -> None:
+        self.read_to = start
+        self._key = key
+        self._partition = partition
+        self._newest: dict[int, tuple[int, bytes]] = {}
+        """By seq: the highest epoch that an entry with it has, and the id of this entry."""
+        self._found: dict[bytes, tuple[int, int]] = {}
+        """By id: the seq and the offset of the entry that may be applied."""
+
+    @property
+    def width(self) -> int:
+        """About how many bytes of memory this takes."""
+        return len(self._newest) * _WIDTH
+
+    def read(self, reader: LogReader, stop: int) -> None:
+        """Read the log up to ``stop``. What was trimmed is not known any more. Blocks."""
+        start = max(self.read_to, reader.watermarks(self._partition).low)
+        for batch in reader.read(self._partition, start, stop, {self._key}):
+            for record, entry in entries_of(batch.records, reader):
+                self.note(entry, record.offset)
+        self.read_to = max(self.read_to, stop)
+
+    def note(self, entry: Entry, offset: int) -> None:
+        """Take note of an entry in the log."""
+        if entry.seq is None:
+            return
+        epoch, _ = self._newest.get(entry.seq, (-1, b""))
+        if entry.epoch > epoch:
+            self._newest[entry.seq] = entry.epoch, entry.id
+            self._found[entry.id] = entry.seq, offset
+
+    def find(self, entry_id: bytes, seq: int) -> Appended | None:
+        """Return what became of the entry ``entry_id``, if it was applied to the process, which is at ``seq`` now."""
+        found = self._found.get(entry_id)
+        if found is None or found[0] > seq or self._newest[found[0]][1] != entry_id:
+            return None
+        return Appended(*found, entry_id, is_repeated=True)

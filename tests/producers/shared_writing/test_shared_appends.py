@@ -1,0 +1,428 @@
+"""Appends to a process that several nodes write to: what a returned call means, what a refused one, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from idle_tailers import at_rest
+from late_log import FAST, LateLog
+from seekpoint.producers import Node, SharedProcess, SyncNode, agent
+from seekpoint.producers.node import runtime_of
+from seekpoint.producers.shared_writing import shared_writes
+from seekpoint.producers.shared_writing.shared_claim import SharedClaim
+from seekpoint.schemas import MemoryLog, bodies
+from seekpoint.schemas.errors import (
+    AlreadyOpen,
+    AppendConflict,
+    ClaimLost,
+    ConfirmTimeout,
+    HandleClosed,
+    InvalidName,
+    LimitExceeded,
+    ProcessFinished,
+    Refused,
+    UnserializableValue,
+)
+
+ID = b"0123456789abcdef"
+
+
+@pytest.fixture
+async def other(log: MemoryLog) -> AsyncIterator[Node]:
+    """Another node on the same log."""
+    async with Node.in_memory(log, node_id="other") as running:
+        yield running
+
+
+async def _shared(node: Node, process_id: str = "p") -> SharedProcess:
+    return await node.open(process_id, shared=True)
+
+
+# --- what a call writes
+async def test_each_call_writes_one_entry_that_every_reader_has(node: Node) -> None:
+    """Context, conversation, records; the state needs no other read."""
+    thread = await _shared(node)
+    assert thread.state.seq == 0
+    await thread.update("a", 1)
+    await thread.update_many({"b": 2, "c": (3,)})
+    await thread.patch({"a": None, "d": {"e": 1}})
+    await thread.delete("b")
+    await thread.say("user", "Hello")
+    await thread.say("assistant", tool_calls=[{"id": "1"}], name="model")
+    done = await thread.record("checked", {"by": "me"}, actor="tester", correlation_id="c-1")
+    assert done.seq == thread.state.seq == 7
+    assert thread.state.context == {"c": (3,), "d": {"e": 1}}
+    assert [one.role for one in thread.state.conversation] == ["user", "assistant"]
+    found = [one async for one in node.entries("p")][-1]
+    assert (found.offset, found.entry.id) == (done.offset, done.entry_id)
+    assert (found.entry.actor, found.entry.correlation_id) == ("tester", "c-1")
+    await thread.clear()
+    assert (await node.recover("p")).state.context == {}
+    assert (await node.recover("p")).state.hash == thread.state.hash
+
+
+async def test_what_an_opening_says_goes_into_every_entry(node: Node) -> None:
+    """Actor and correlation id, unless the call names its own."""
+    async with node.open("p", shared=True, actor="web", correlation_id="r-1") as thread:
+        await thread.record("one")
+        await thread.record("two", actor="job")
+    written = [one.entry async for one in node.entries("p") if one.entry.seq is not None]
+    assert [(one.actor, one.correlation_id) for one in written] == [("web", "r-1"), ("job", "r-1")]
+
+
+async def test_a_body_of_ones_own_is_checked(node: Node) -> None:
+    """Content only, with values as seekpoint writes them."""
+    done = await node.append("p", bodies.ContextUpdated("a", '{"b":1}'))
+    assert done.seq == 1
+    assert (await node.recover("p")).state.context == {"a": {"b": 1}}
+    refused: list[Any] = [
+        bodies.LifecycleChanged("running"), bodies.Released(), bodies.Finished(), bodies.Signal("s"), bodies.Claim(),
+        bodies.StepEnded(key="a:1"), bodies.ContextUpdated("a", "1", call="update:1"), "text",
+    ]  # fmt: skip
+    for body in refused:
+        with pytest.raises(Refused, match="content only"):
+            await node.append("p", body)
+    for text in ('{"b": 1}', '{"b":2,"a":1}', "1e0"):
+        with pytest.raises(UnserializableValue, match="canonical"):
+            await node.append("p", bodies.Custom("work", text))
+    for body in (bodies.ContextUpdatedMany({"a": "{ }"}), bodies.MessageSaid("user", parts="[ ]")):
+        with pytest.raises(UnserializableValue, match="canonical"):
+            await node.append("p", body)
+    assert (await node.recover("p")).state.seq == 1
+
+
+async def test_wrong_arguments_are_refused_before_anything_is_written(node: Node) -> None:
+    """A seq, an id, a name that nobody has; options that belong to owners."""
+    thread = await _shared(node)
+    wrong: list[dict[str, Any]] = [
+        {"expected_seq": -1},
+        {"expected_seq": True},
+        {"expected_seq": "1"},
+        {"entry_id": b"short"},
+        {"entry_id": "text"},
+    ]
+    for how in wrong:
+        with pytest.raises(Refused, match=r"seq is a whole number|16 bytes"):
+            await thread.record("work", **how)
+    with pytest.raises(InvalidName):
+        await node.append("", bodies.Custom("work", "1"))
+    with pytest.raises(Refused, match="a shared value is not a process"):
+        await node.append("shared:x", bodies.Custom("work", "1"))
+    owners: list[dict[str, Any]] = [
+        {"take_over": True},
+        {"wait_s": 1},
+        {"accept_degraded": True},
+        {"detail": "none"},
+        {"replay": "permissive"},
+    ]
+    for option in owners:
+        with pytest.raises(Refused, match="no owner to choose"):
+            node.open("p", shared=True, **option)
+    with pytest.raises(Refused, match="not started"):
+        await Node.in_memory().append("p", bodies.Custom("work", "1"))
+    assert not (await node.recover("p", missing_ok=True)).known
+
+
+async def test_an_entry_that_does_not_fit_is_refused_and_the_others_are_written(node: Node) -> None:
+    """Each append of a round has an outcome of its own."""
+    thread = await _shared(node)
+    one, big, two = await asyncio.gather(
+        thread.record("work", 1), thread.record("work", "x" * 5_000_000), thread.record("work", 2),
+        return_exceptions=True,
+    )  # fmt: skip
+    assert isinstance(big, LimitExceeded)
+    assert not isinstance(one, BaseException)
+    assert not isinstance(two, BaseException)
+    assert (one.seq, two.seq) == (1, 2)
+
+
+# --- expected seqs
+async def test_a_conflict_carries_the_newer_state(node: Node, other: Node) -> None:
+    """Of another node's write, which this node had not read; nothing was written, and a decision anew succeeds."""
+    mine, theirs = await _shared(node), await _shared(other)
+    await mine.update("a", 1, expected_seq=0)
+    await theirs.update("a", 2, expected_seq=1)
+    with pytest.raises(AppendConflict) as caught:
+        await mine.update("a", 3, expected_seq=1)
+    assert (caught.value.seq, caught.value.expected_seq, caught.value.state.context) == (2, 1, {"a": 2})
+    assert "state" not in caught.value.facts
+    with pytest.raises(AppendConflict):
+        await mine.update("a", 3, expected_seq=7)
+    assert (await mine.update("a", 3, expected_seq=caught.value.seq)).seq == 3
+
+
+async def test_a_conflict_costs_no_claim(node: Node, other: Node) -> None:
+    """Who may not write leaves the claim where it is."""
+    mine, theirs = await _shared(node), await _shared(other)
+    await mine.record("work", 1)
+    for expected in (0, 5):
+        with pytest.raises(AppendConflict):
+            await theirs.record("work", 2, expected_seq=expected)
+    assert (await node.recover("p")).state.epoch == 1
+
+
+async def test_appends_that_continue_each_other_are_sent_together(node: Node) -> None:
+    """Each expects the seq of the one before it."""
+    thread = await _shared(node)
+    done = await asyncio.gather(*(thread.record("work", seq, expected_seq=seq) for seq in range(20)))
+    assert [one.seq for one in done] == [*range(1, 21)]
+    late = await asyncio.gather(
+        thread.record("work", 1, expected_seq=20), thread.record("work", 2, expected_seq=20), return_exceptions=True
+    )
+    assert [type(one).__name__ for one in late] == ["Appended", "AppendConflict"]
+
+
+async def test_a_conflict_among_appends_that_wait_carries_the_one_that_came_first(node: Node, other: Node) -> None:
+    """Neither of them was the first to have its turn: the error never says that the expected seq is the newest."""
+    mine, theirs = await _shared(node), await _shared(other)
+    await mine.record("work", 0)
+    found = await asyncio.gather(
+        theirs.update("a", 1), theirs.update("a", 2, expected_seq=1), return_exceptions=True
+    )  # the node has to claim first
+    assert [type(one).__name__ for one in found] == ["Appended", "AppendConflict"]
+    assert isinstance(found[1], AppendConflict)
+    assert (found[1].seq, found[1].state.context) == (2, {"a": 1})
+
+
+# --- ids
+async def test_an_id_is_written_once_however_often_it_is_appended(node: Node, other: Node) -> None:
+    """At once on one node, at once on two, and later."""
+    mine, theirs = await _shared(node), await _shared(other)
+    found = await asyncio.gather(
+        *(one.record("work", 1, entry_id=ID) for one in (mine, mine, theirs, theirs) for _ in range(3))
+    )
+    assert {(one.seq, one.offset, one.entry_id) for one in found} == {(1, found[0].offset, ID)}
+    assert sum(not one.is_repeated for one in found) == 1
+    await mine.record("work", 2)
+    assert (await theirs.record("work", 1, entry_id=ID)).is_repeated
+    assert (await node.recover("p")).state.seq == 2
+
+
+async def test_an_id_that_came_with_an_expected_seq_is_known_behind_later_entries(node: Node, other: Node) -> None:
+    """The seq has moved on: the first result, not a conflict. Another id is one."""
+    mine, theirs = await _shared(node), await _shared(other)
+    done = await mine.record("work", 1, expected_seq=0, entry_id=ID)
+    await theirs.record("work", 2)
+    assert await theirs.record("work", 1, expected_seq=0, entry_id=ID) == done._replace(is_repeated=True)
+    assert await mine.record("work", 1, expected_seq=0, entry_id=ID) == done._replace(is_repeated=True)
+    with pytest.raises(AppendConflict):
+        await mine.record("work", 1, expected_seq=0, entry_id=ID[::-1])
+
+
+async def test_an_append_in_doubt_is_repeated_without_a_second_entry() -> None:
+    """Nothing can be read back: its caller is told so, and so are the next ones, of which nothing is sent meanwhile."""
+    log = LateLog(0)
+    async with Node.in_memory(log, **{**FAST, "append_timeout_s": 5.0}, confirm_timeout_s=0.2) as node:
+        thread = await _shared(node)
+        await thread.record("work", 0, entry_id=ID)
+        for number in range(1, 3):
+            log.hide(0)
+            entry_id = bytes([number]) * 16
+            with pytest.raises(ConfirmTimeout):
+                await thread.record("work", number, entry_id=entry_id)
+            with pytest.raises(ConfirmTimeout):
+                await thread.record("work", number, entry_id=entry_id)
+            log.reveal(0)
+            done = await thread.record("work", number, entry_id=entry_id)
+            assert (done.seq, done.is_repeated) == (number + 1, True)
+        assert (await node.recover("p")).state.seq == 3
+
+
+# --- the claim
+async def test_the_claim_stays_with_the_node_that_writes(node: Node, other: Node) -> None:
+    """Until another one writes. Reading takes it from nobody."""
+    mine, theirs = await _shared(node), await _shared(other)
+    for number in range(5):
+        await mine.update("a", number)
+        assert (await theirs.read()).context == {"a": number}
+    assert mine.state.epoch == 1
+    await theirs.update("a", 5)
+    await theirs.update("a", 6)
+    assert (await mine.read()).epoch == 2
+
+
+async def test_a_node_that_has_not_noticed_that_it_was_fenced_writes_its_entry_again(node: Node, other: Node) -> None:
+    """The first copy lies behind the other node's claim, where no reader applies it."""
+    mine, theirs = await _shared(node), await _shared(other)
+    await mine.record("work", 1)
+    await at_rest(node)
+    await theirs.record("work", 2)
+    assert (await mine.record("work", 3)).seq == 3
+    state = (await node.recover("p")).state
+    assert (state.seq, state.stale_entries, state.forged_entries, state.degraded) == (3, 1, 0, None)
+
+
+async def test_a_claim_takes_no_recovery_once_the_process_is_followed(
+    node: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the claim moves between the nodes."""
+    mine, theirs = await _shared(node), await _shared(other)
+    await mine.record("work", 0)
+    await theirs.record("work", 0)
+
+    async def no_recovery(*_: Any, **__: Any) -> None:
+        raise AssertionError("a recovery")
+
+    for one in (node, other):
+        monkeypatch.setattr(runtime_of(one).recovery, "recover", no_recovery)
+    for number in range(6):
+        await (mine, theirs)[number % 2].record("work", number)
+    assert mine.state.epoch > 5
+
+
+async def test_nodes_that_write_at_once_leave_each_other_a_turn(node: Node, other: Node) -> None:
+    """A claim is used before the next one: so most claims write something, and few entries are fenced."""
+
+    async def write(thread: SharedProcess) -> None:
+        for number in range(30):
+            await thread.record("work", number)
+
+    await asyncio.gather(write(await _shared(node)), write(await _shared(other)))
+    state = (await node.recover("p")).state
+    assert state.seq == 60
+    assert state.epoch <= 62
+    assert state.lost_claims + state.stale_entries <= 60
+
+
+async def test_a_node_that_claimed_and_died_holds_nobody_up(node: Node, other: Node) -> None:
+    """Its turn ends by itself, and its claim needs no release."""
+    mine, theirs = await _shared(node), await _shared(other)
+    await mine.record("work", 1)
+    appends = runtime_of(other).shared_writes
+    assert isinstance(appends, shared_writes.SharedWrites)
+    claim = appends._of("p").claim
+    await claim.to_end()
+    assert await claim.claim() is not None
+    async with asyncio.timeout(5):
+        assert (await mine.record("work", 2)).seq == 2
+        assert (await theirs.record("work", 3)).seq == 3
+
+
+# --- owners, agents, ends
+async def test_one_owner_on_the_same_node_takes_the_process_and_gives_it_back(node: Node) -> None:
+    """While it is open for one owner, shared writing says so; nothing of it is lost."""
+    thread = await _shared(node)
+    pending = [asyncio.create_task(thread.record("work", number)) for number in range(5)]
+    await asyncio.sleep(0)
+    async with node.open("p") as process:
+        await process.record("owner")
+        with pytest.raises(AlreadyOpen, match="for one owner"):
+            await thread.record("work", 6)
+        assert (await thread.read()).owner is not None
+    found = await asyncio.gather(*pending, return_exceptions=True)
+    written = [one for one in found if not isinstance(one, BaseException)]
+    assert all(isinstance(one, AlreadyOpen) for one in found if isinstance(one, BaseException))
+    state = await thread.read()
+    assert state.seq == len(written) + 2
+    assert (await thread.record("work", 7)).seq == state.seq + 1
+
+
+async def test_a_shared_process_looks_free_to_every_owner(node: Node, other: Node) -> None:
+    """No heartbeat names its claim, so an open needs neither patience nor force."""
+    await (await _shared(node)).record("work", 1)
+    async with other.open("p") as process:
+        assert process.state.seq == 1
+
+
+async def test_a_process_of_an_agent_takes_no_writes_from_outside(node: Node, other: Node) -> None:
+    """Its writes are calls of its code."""
+
+    @agent("short")
+    async def short(process: Any, given: Any) -> None:
+        await process.update("a", 1)
+        raise ValueError("stopped")
+
+    with pytest.raises(ValueError, match="stopped"):
+        await node.run(short, "p")
+    with pytest.raises(Refused, match="an agent runs as the process") as caught:
+        await (await _shared(other)).record("work", 1)
+    assert caught.value.agent == "short"
+
+
+async def test_a_finished_process_takes_no_more(node: Node, other: Node) -> None:
+    """Whatever seq is expected."""
+    thread = await _shared(other)
+    await thread.record("work", 1)
+    async with node.open("p") as process:
+        await process.finish("done")
+    for expected in (None, 1, 2):
+        with pytest.raises(ProcessFinished):
+            await thread.record("work", 2, expected_seq=expected)
+    assert (await thread.read()).result == "done"
+
+
+# --- limits, ends of nodes
+async def test_a_node_keeps_as_many_processes_as_it_may(
+    node: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was used last stays; whoever was dropped comes back with the next append."""
+    monkeypatch.setattr(shared_writes, "KEPT_MAX", 3)
+    for number in range(8):
+        await node.append(f"p{number}", bodies.Custom("work", "1"))
+    assert set(runtime_of(node).shared_handles) == {"p5", "p6", "p7"}
+    monkeypatch.setattr(shared_writes, "KEPT_MAX", 100)
+    monkeypatch.setattr(shared_writes, "KEPT_BYTES_MAX", 20_000)
+    for number in range(8):
+        await node.append(f"p{number}", bodies.ContextUpdated("a", '"' + "x" * 9_000 + '"'))
+    assert len(runtime_of(node).shared_handles) == 3
+    assert [(await other.append(f"p{number}", bodies.Custom("work", "2"))).seq for number in range(8)] == [3] * 8
+
+
+async def test_a_cancelled_caller_takes_nobody_with_it(node: Node) -> None:
+    """Neither those of the same round nor the next ones; what was not sent yet is not written."""
+    thread = await _shared(node)
+    tasks = [asyncio.create_task(thread.record("work", number)) for number in range(4)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(found[1], asyncio.CancelledError)
+    assert [one.seq for one in found if not isinstance(one, BaseException)] == [1, 2, 3]
+    assert (await thread.record("work", 5)).seq == 4
+
+
+async def test_who_waits_as_the_node_closes_is_told() -> None:
+    """The entry may be in the log; a node that is closed takes no more."""
+    log = LateLog(0)
+    node = await Node.in_memory(log, **{**FAST, "append_timeout_s": 60.0})
+    thread = await _shared(node)
+    await thread.record("work", 1)
+    log.refuse_appends()
+    waiting = [asyncio.create_task(thread.record("work", number)) for number in (2, 3)]
+    await asyncio.sleep(0.05)
+    await node.close()
+    for one in waiting:
+        with pytest.raises(HandleClosed):
+            await one
+    with pytest.raises(HandleClosed):
+        await thread.record("work", 4)
+
+
+async def test_a_process_that_is_taken_again_and_again_ends_in_a_typed_error(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was written, and the caller may try again."""
+
+    async def lost(self: SharedClaim) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(SharedClaim, "claim", lost)
+    async with Node.in_memory(log, append_timeout_s=0.05) as node:
+        with pytest.raises(ClaimLost, match="nothing was written"):
+            await (await _shared(node)).record("work", 1)
+        assert not (await node.recover("p", missing_ok=True)).known
+
+
+def test_code_that_is_not_async_writes_the_same_way(log: MemoryLog) -> None:
+    """The same calls without await, from any thread."""
+    with SyncNode.in_memory(log) as node, SyncNode.in_memory(log) as other:
+        with node.open("p", shared=True) as thread, other.open("p", shared=True) as theirs:
+            assert thread.update("a", 1).seq == 1
+            assert theirs.record("work", 2, expected_seq=1).seq == 2
+            with pytest.raises(AppendConflict) as caught:
+                thread.update("a", 3, expected_seq=1)
+            assert caught.value.state.seq == thread.read().seq == theirs.state.seq == 2
+        assert node.append("p", bodies.Custom("work", "3")).seq == 3
