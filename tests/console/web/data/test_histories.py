@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from consoles import file_settings
+from consoles import file_settings, work_on
 from entry_examples import an_id, claim, own
 from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.web.data import process_index
 from seekpoint.console.web.data.histories import Histories, ProcessHistory
+from seekpoint.producers import HistoryPoint, Node, Process, agent
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.settings import Settings
 from written_journals import CASE_BEGAN_US, a_case, many_steps, write_entries
@@ -92,3 +94,58 @@ def test_the_calls_are_those_of_steps(journal: Settings, target: CommandTarget) 
     told = history.summary()
     assert told is not None
     assert (told.process_id, told.epoch) == ("case-17", 2)
+
+
+@agent("clerk")
+async def clerk(process: Process, order: str) -> str:
+    """Three steps and a message."""
+    price = await process.step("price", len, order)
+    await process.say("user", f"Where is {order}?")
+    await process.step("double", int.__mul__, price, 2)
+    return await process.step("answer", str, price)
+
+
+async def _forked_and_promoted(node: Node) -> None:
+    """A fork before the second step that goes on and is promoted, a fork of it, and a rewind of the parent."""
+    await node.run(clerk, "parent", "order-17")
+    async with node.open("other") as process:
+        await process.update("a", 1)
+    async with node.fork("parent", "fork", at=HistoryPoint.before("double:1")):
+        pass
+    await node.run(clerk, "fork")
+    async with node.fork("parent", "unfinished", at=HistoryPoint.before("answer:1")):
+        pass
+    async with node.fork("unfinished", "second"):
+        pass
+    async with node.open("second") as process:
+        await process.update("answer", 42)
+    await node.run(clerk, "second")
+    await node.promote("second")
+    async with node.open("other") as process:
+        await process.update("a", 2)
+        await process.rewind(1)
+
+
+@pytest.mark.parametrize("process_id", ["parent", "fork", "unfinished", "second", "other"])
+def test_forks_and_promotions_are_as_in_one_read(
+    journal: Settings, target: CommandTarget, process_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever slice their entries are in, calls and rows are those of ``seekpoint steps``."""
+    from seekpoint.console.services.process_scan import entries_of
+    from seekpoint.console.web.data.timeline import timeline_of
+    from seekpoint.producers.history.inherited_calls import calls_of
+
+    work_on(journal, _forked_and_promoted)
+    monkeypatch.setattr(process_index, "_SLICE_ENTRIES", 1)
+    history, at_once = Histories(target).of(process_id), Histories(target).of(process_id)
+    slices = 1
+    while not history.read_on(0):
+        slices += 1
+    at_once.read()
+    assert slices > 3
+    expected = calls_of(lambda name: entries_of(target, name), process_id, target.log.limits)
+    assert [one.to_dict() for one in history.calls()] == [one.to_dict() for one in expected]
+    assert len(expected) == {"parent": 3, "fork": 3, "unfinished": 3, "second": 3, "other": 0}[process_id]
+    assert history.timeline() == timeline_of(expected, history.index.marks) == at_once.timeline()
+    assert (history.index.marks, history.story) == (at_once.index.marks, at_once.story)
+    assert history.summary() == at_once.summary()
