@@ -188,6 +188,39 @@ async def test_a_conflict_among_appends_that_wait_carries_the_one_that_came_firs
     assert (found[1].seq, found[1].state.context) == (2, {"a": 1})
 
 
+async def test_a_conflict_is_never_told_by_a_state_that_is_older_than_the_call(
+    node: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the log was asked for before the call: what came since may be what the call expects."""
+    mine, theirs = await _shared(node), await _shared(other)
+    await mine.record("work", 0)
+    reads, tail = runtime_of(other).reads, runtime_of(other).tailer.tail(0)
+    assert tail is not None
+    end_of, deliver = reads.end_of, tail.deliver
+    late, held = list[asyncio.Task[Any]](), list[Any]()
+
+    def release() -> None:
+        monkeypatch.setattr(tail, "deliver", deliver)
+        while held:
+            deliver(held.pop(0))
+
+    async def outrun(partition: int) -> int:
+        """The first time, another node writes and a call comes in after the end was asked for, before it is read."""
+        end = await end_of(partition)
+        if not late:
+            monkeypatch.setattr(tail, "deliver", held.append)
+            await mine.record("work", 1)
+            late.append(asyncio.create_task(theirs.record("late", expected_seq=2)))
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_later(0.05, release)
+        return end
+
+    monkeypatch.setattr(reads, "end_of", outrun)
+    with pytest.raises(AppendConflict):
+        await theirs.record("early", expected_seq=7)
+    assert (await late[0]).seq == 3
+
+
 # --- ids
 async def test_an_id_is_written_once_however_often_it_is_appended(node: Node, other: Node) -> None:
     """At once on one node, at once on two, and later."""

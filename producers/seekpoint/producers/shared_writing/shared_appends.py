@@ -109,14 +109,14 @@ class SharedAppends:
         batch = self._send(handle, fresh)
         if batch:
             await self._answer_sent(handle, batch)
-        elif self._waiting:  # other seqs are expected than this node knows: the log tells which are right
+        elif asked := set(map(id, self._waiting)):  # other seqs are expected than this node knows: the log tells
             await self.claim.to_end()
             if handle.is_open:
-                self._answer_conflicts(handle.peek(), fresh)
+                self._answer_conflicts(handle.peek(), asked, fresh)
 
     async def _claimed(self) -> Handle | None:
         """Claim the process for the appends that wait. None if the next round has to decide."""
-        claim = self.claim
+        claim, asked = self.claim, set(map(id, self._waiting))
         await claim.follow()
         position = await claim.to_end()
         draft = claim.followed()
@@ -124,7 +124,7 @@ class SharedAppends:
             return None
         if not draft.finished:
             state = draft.snapshot()
-            self._answer_conflicts(state, await self._answer_repeats(state, state.seq, position))
+            self._answer_conflicts(state, asked, await self._answer_repeats(state, state.seq, position))
         if not self._waiting or await claim.leave_turn():
             return None
         handle = await claim.claim()
@@ -235,20 +235,22 @@ class SharedAppends:
                 request.resolve(found)
         return fresh
 
-    def _answer_conflicts(self, draft: Draft, fresh: Collection[bytes]) -> None:
+    def _answer_conflicts(self, draft: Draft, asked: Collection[int], fresh: Collection[bytes]) -> None:
         """Answer the appends that expect another seq than the process has, which was read to the end of the log.
 
+        Only those in ``asked`` waited before that end was asked for: to a later one, an older state is no answer.
         An append may expect what those that wait before it lead to. If one of them takes the seq that it expects, it
         waits until that one is written: the error carries the state with that entry.
         """
         state, seq = None, draft.seq
         for request in self._waiting:
             expected = request.expected_seq
+            may_repeat = request.has_own_id and request.entry_id not in fresh
             if request.future.done():
                 continue
             if expected is None or expected == seq:
                 seq += 1
-            elif expected != draft.seq and (not request.has_own_id or request.entry_id in fresh):
+            elif expected != draft.seq and id(request) in asked and not may_repeat:
                 state = state or draft.snapshot()
                 request.fail(append_conflict(self.process_id, expected, state))
         self._waiting = deque(request for request in self._waiting if not request.future.done())
