@@ -46,9 +46,11 @@ client_logger.addFilter(_is_news)
 OPEN_RECORDS_MAX, OPEN_BYTES_MAX = 50_000, 256 * 1024 * 1024
 """The most that is under way in one appender; more waits. Below librdkafka's own limits, which never fill."""
 
-UNANSWERED_MAX = 5
-"""librdkafka sends no further batch to a partition with so many unanswered records, and if it has one, its thread spins
-on a core until an answer comes (2.13). So further records of the partition wait here."""
+UNANSWERED_MAX = 16
+"""From five unanswered records of a partition on, librdkafka sends no further batch to it, and if it has one, its
+thread spins on a core until an answer comes (2.13). So further records of the partition wait here. Measured with
+``scripts/bench runs fleet`` and a linger of 1 ms: at 5, one program is 15 % slower on two partitions, because a record
+that waited lingers again; without a limit, workers that share two cores are a third slower."""
 
 MESSAGE_BYTES_MAX = 67_108_864
 """More than the journal's limits, which are checked before. The client's default of 1,000,000 is less."""
