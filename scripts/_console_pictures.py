@@ -50,6 +50,8 @@ PICTURES = (
     Picture(name="console-timeline-dark", path="/timeline", of="case", shows=_TIMELINE, height=370, dark=True),
     Picture(name="console-calls", path="/calls", of="case", shows=_ROWS, click="#calls [data-whole]"),
     Picture(name="console-entries", path="/entries", of="case", shows=_ROWS, height=560),
+    Picture(name="console-story", path="/story", of="case", shows="#grows > *", height=560),
+    Picture(name="console-time-machine", path="/time-machine", of="case", shows="#moment > *", height=560),
     Picture(name="console-pipeline", path="/pipeline", shows="main table tbody tr", height=700),
     Picture(name="console-gate", path="/gate", of="gate", shows="form.act", height=520),
 )
