@@ -53,11 +53,18 @@ async def run(node: Node, worker: Worker, crash: Crash, plan: Plan, fold: UserFo
 
 @pytest.fixture(scope="module", params=KINDS)
 def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment in which only Seekpoint and two type checkers are installed."""
+    """The interpreter of an environment with Seekpoint, its extra ``kafka``, and two type checkers.
+
+    ``tests/console/test_base_installation.py`` has what works without an extra.
+    """
     folder = tmp_path_factory.mktemp(request.param)
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
-    wanted = ["--editable", str(CHECKOUT)] if request.param == "editable" else [str(_built(request.param, folder))]
+    wanted = (
+        ["--editable", f"{CHECKOUT}[kafka]"]
+        if request.param == "editable"
+        else [f"{_built(request.param, folder)}[kafka]"]
+    )
     _run(python, "-m", "pip", "install", "--quiet", *wanted, "mypy", "pyright[nodejs]")
     return python
 
