@@ -1,8 +1,8 @@
 """Appends: one process in series, and 500 at once, beside a raw client on the same cluster in the same run.
 
 Serial appends run with fsync on (flush.messages=1), interleaved with a raw idempotent producer's, so that both see the
-same disk. The many run plain, with fsync, and with the garbage collector frozen (the application's to choose); the raw
-loop there keeps 500 records of the same bytes in flight.
+same disk. Shared writes are interleaved with an owner's confirmed ones. The many run plain and with fsync; the raw loop
+there keeps 500 records of the same bytes in flight.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seekpoint.producers import Node, Process
 from seekpoint.schemas import Settings
 
 FSYNC = {"flush.messages": "1"}
-SERIAL, MANY, SECONDS = 2_000, 500, 6.0
+SERIAL, SHARED, MANY, SECONDS = 2_000, 1_000, 500, 6.0
 VALUE = b"x" * 200
 
 
@@ -98,6 +98,7 @@ async def main() -> int:
     table = Table("append")
     async with LocalCluster(brokers=1) as cluster:
         await serial(cluster, table)
+        await shared(cluster, table)
         await many(cluster, table, "plain")
         await many(cluster, table, "fsync")
     return table.finish(json=options.json)
@@ -133,6 +134,29 @@ async def serial(cluster: LocalCluster, table: Table) -> None:
     ratio = times_raw(p50(ours), p50(theirs))
     table.row(what="serial, fsync", p50_ms=p50(ours), p99_ms=p99(ours), raw_p50_ms=p50(theirs), times_raw=ratio)
     table.at_most("serial append with fsync, p50, times raw", bar=1.5, value=ratio)
+
+
+async def shared(cluster: LocalCluster, table: Table) -> None:
+    """Confirmed writes to one process: by its owner, by the only node that writes, and by two nodes in turn."""
+    settings = await journal(cluster, "shared", fsync=True, partitions=1)
+    text = "checking order {}, a text of an ordinary length for a value"
+    async with Node.connect(settings) as node, Node.connect(settings) as other, node.open("owned") as owned:
+        alone = await node.open("alone", shared=True)
+        here, there = [await one.open("both", shared=True) for one in (node, other)]
+
+        async def confirmed(index: int) -> None:
+            await owned.update("status", text.format(index))
+            await owned.confirm()
+
+        async def alternating(index: int) -> None:
+            await (here if index % 2 else there).update("status", text.format(index))
+
+        owners, one_node, two_nodes = await in_turn(
+            SHARED, confirmed, lambda index: alone.update("status", text.format(index)), alternating
+        )
+    table.row(what="an owner's update and confirm, fsync", p50_ms=p50(owners), p99_ms=p99(owners))
+    for what, taken in (("shared, one node writes", one_node), ("shared, two nodes in turn", two_nodes)):
+        table.row(what=f"{what}, fsync", p50_ms=p50(taken), p99_ms=p99(taken), times_owner=p50(taken) / p50(owners))
 
 
 async def in_turn(count: int, *calls: Callable[[int], Awaitable[object]]) -> list[list[float]]:

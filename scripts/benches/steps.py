@@ -23,7 +23,7 @@ from _table import Table, arguments, p50, p99, progress, times_raw
 from append import Raw, RawThroughAsyncio, in_turn, journal
 from runs import BARS, STEPS, measure
 from seekpoint.compose import LocalCluster
-from seekpoint.producers import Agent, Node, Process, agent
+from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -179,9 +179,10 @@ async def turns(cluster: LocalCluster, table: Table) -> None:
     """
     settings = await journal(cluster, "turns", fsync=False, partitions=1)
     async with Node.connect(settings, projector=True) as node:
-        late = (await stopped_after(node, "long", IN_TURNS))[-WINDOW:]
-        first = (await stopped_after(node, "fresh", WINDOW + 100))[100:]
-        late_resume, early_resume = await resume_ms(node, "long"), await resume_ms(node, "fresh")
+        endless = Endless()
+        late = (await endless.stopped_after(node, "long", IN_TURNS))[-WINDOW:]
+        first = (await endless.stopped_after(node, "fresh", WINDOW + 100))[100:]
+        late_resume, early_resume = await endless.resume_ms(node, "long"), await endless.resume_ms(node, "fresh")
     ratio = p50(late) / p50(first)
     table.row(
         what=f"{IN_TURNS} steps in turns of {A_TURN}: the last {WINDOW}, beside a fresh process's from the 100th on",
@@ -195,42 +196,47 @@ async def turns(cluster: LocalCluster, table: Table) -> None:
     table.at_most("the late resume, times the early one", bar=1.5, value=late_resume / early_resume)
 
 
-def endless(steps: int, times: list[float]) -> Agent:
-    """An agent that works in turns, and is stopped after so many steps."""
+class Endless:
+    """An agent that works in turns. ``stopped_after`` runs it, and stops it after so many steps."""
 
-    @agent("endless")
-    async def run(process: Process, input: Any) -> None:
-        async for _ in process.turns():
-            for index in range(A_TURN):
-                if len(times) == steps:
-                    raise Stop
-                began = time.perf_counter()
-                await process.step("look_up", look_up, f"order {index}")
-                times.append((time.perf_counter() - began) * 1000)
-                if len(times) % 5_000 == 0:
-                    progress(f"turns: {len(times)}/{steps}")
+    def __init__(self) -> None:
+        self._steps = 0
+        self._times: list[float] = []
 
-    return run
+        @agent("endless")
+        async def run(process: Process, input: Any) -> None:
+            async for _ in process.turns():
+                for index in range(A_TURN):
+                    await self._step(process, index)
 
+        self._agent = run
 
-async def stopped_after(node: Node, process_id: str, steps: int) -> list[float]:
-    """Milliseconds of each of so many steps."""
-    times: list[float] = []
-    try:
-        await node.run(endless(steps, times), process_id)
-    except Stop:
-        return times
-    raise AssertionError("it has no end")
-
-
-async def resume_ms(node: Node, process_id: str, rounds: int = 11) -> float:
-    """Milliseconds from the run to its next step's end, on a node that is warm."""
-    taken = []
-    for _ in range(rounds):
+    async def _step(self, process: Process, index: int) -> None:
+        if len(self._times) == self._steps:
+            raise Stop
         began = time.perf_counter()
-        await stopped_after(node, process_id, 1)
-        taken.append((time.perf_counter() - began) * 1000)
-    return p50(taken)
+        await process.step("look_up", look_up, f"order {index}")
+        self._times.append((time.perf_counter() - began) * 1000)
+        if len(self._times) % 5_000 == 0:
+            progress(f"turns: {len(self._times)}/{self._steps}")
+
+    async def stopped_after(self, node: Node, process_id: str, steps: int) -> list[float]:
+        """Milliseconds of each of so many steps."""
+        self._steps, self._times = steps, []
+        try:
+            await node.run(self._agent, process_id)
+        except Stop:
+            return self._times
+        raise AssertionError("it has no end")
+
+    async def resume_ms(self, node: Node, process_id: str, rounds: int = 31) -> float:
+        """Milliseconds from the run to its next step's end, on a node that is warm."""
+        taken = []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            await self.stopped_after(node, process_id, 1)
+            taken.append((time.perf_counter() - began) * 1000)
+        return p50(taken)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agents import Found, _claim, _own, decode, fold_by_checker
-from late_log import FAST, LateLog
+from late_log import FAST, LateLog, break_things
 from seekpoint.producers import Appended, Node, SharedProcess
 from seekpoint.schemas.bodies.entry import new_id
 from seekpoint.schemas.errors import AppendConflict, AppendTimeout, ConfirmTimeout, HandleClosed, SeekpointError
@@ -125,22 +125,9 @@ class World:
         except SeekpointError:
             await asyncio.sleep(0.01)
 
-    async def break_things(self) -> None:
-        """Acknowledgements vanish, appends vanish, nothing can be read, all is well again; at random."""
-        while not self.over:
-            self.random.choice([self.log.drop_acknowledgements, self.log.refuse_appends])()
-            self.log.readable = self.random.random() < 0.4
-            await asyncio.sleep(self.random.uniform(0.01, 0.15))
-            self.log.heal()
-            self.log.readable = True
-            await asyncio.sleep(self.random.uniform(0.02, 0.3))
-            self.log.land_late()
-        self.log.heal()
-        self.log.readable = True
-
     async def run(self, seconds: float) -> None:
         tasks = [asyncio.create_task(self.work(f"n{index}")) for index in range(self.random.choice([2, 3]))]
-        tasks.append(asyncio.create_task(self.break_things()))
+        tasks.append(asyncio.create_task(break_things(self.log, self.random, lambda: self.over, 0.3)))
         began = time.monotonic()
         while time.monotonic() - began < seconds or (  # noqa: ASYNC110  # a wall clock is what it waits for
             self.written <= 20 and time.monotonic() - began < 20

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from agents import Found, decode, fold_by_checker
-from late_log import FAST, LateLog
+from late_log import FAST, LateLog, break_things
 from open_processes import handle_of
 from seekpoint.producers import Node, Process
 from seekpoint.producers.writer.pending import HandleStatus
@@ -81,22 +81,9 @@ class World:
                     state = fold(state, record.offset, self.log.codec.decode(record.value))
             assert process.state.hash == state.hash
 
-    async def break_things(self) -> None:
-        """Acknowledgements vanish, appends vanish, nothing can be read, all is well again; at random."""
-        while not self.over:
-            self.random.choice([self.log.drop_acknowledgements, self.log.refuse_appends])()
-            self.log.readable = self.random.random() < 0.4
-            await asyncio.sleep(self.random.uniform(0.01, 0.15))
-            self.log.heal()
-            self.log.readable = True
-            await asyncio.sleep(self.random.uniform(0.02, 0.2))
-            self.log.land_late()
-        self.log.heal()
-        self.log.readable = True
-
     async def run(self, seconds: float) -> None:
         tasks = [asyncio.create_task(self.work(f"n{index}")) for index in range(self.random.choice([1, 2, 3]))]
-        tasks.append(asyncio.create_task(self.break_things()))
+        tasks.append(asyncio.create_task(break_things(self.log, self.random, lambda: self.over, 0.2)))
         began = time.monotonic()
         while time.monotonic() - began < seconds or (  # noqa: ASYNC110  # a wall clock is what it waits for
             len(self.told) <= 20 and time.monotonic() - began < 20

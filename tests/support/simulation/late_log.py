@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from seekpoint.schemas.errors import JournalUnavailable
 from seekpoint.schemas.log.log_ports import Batch, DeliveryReport, ProducerRecord
 from seekpoint.schemas.log.memory_log import MemoryAppender
 
-__all__ = ["FAST", "LateAppender", "LateLog"]
+__all__ = ["FAST", "LateAppender", "LateLog", "break_things"]
 
 FAST: dict[str, Any] = {
     "append_timeout_s": 0.05,
@@ -61,3 +62,17 @@ class LateLog(MemoryLog):
         for _ in range(self.random.randrange(len(self.late) + 1)):
             record = self.late.pop(0)
             self.append(record.partition, record.key, record.value)
+
+
+async def break_things(log: LateLog, chance: random.Random, is_over: Callable[[], bool], calm_max_s: float) -> None:
+    """Lose acknowledgements or appends, and often all reads, again and again until it is over; then heal the log."""
+    while not is_over():
+        chance.choice([log.drop_acknowledgements, log.refuse_appends])()
+        log.readable = chance.random() < 0.4
+        await asyncio.sleep(chance.uniform(0.01, 0.15))
+        log.heal()
+        log.readable = True
+        await asyncio.sleep(chance.uniform(0.02, calm_max_s))
+        log.land_late()
+    log.heal()
+    log.readable = True

@@ -41,7 +41,8 @@ def this_process() -> HostProcess | None:
 
 @lru_cache(maxsize=1)
 def _process(pid: int) -> HostProcess:
-    where, seen = _here(pid), _seen(pid)
+    where = _here(pid)
+    seen = None if where is None else _seen(pid)
     if where is None or seen is None:
         raise LookupError(pid)
     return HostProcess(*where, pid, seen[1])

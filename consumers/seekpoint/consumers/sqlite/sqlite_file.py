@@ -69,7 +69,7 @@ _IDLE_CONNECTIONS_MAX = 8
 
 
 class Changes:
-    """What tells the threads of this program that the file has changed. One for each file."""
+    """Tells the threads of this program that a file has changed. There is one for each file."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()

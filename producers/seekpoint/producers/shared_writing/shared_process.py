@@ -117,7 +117,7 @@ class _BodyCalls(ContentCalls):
 
 
 class _Unwritten:
-    """What the content calls use of a process."""
+    """Stands in for the process of the content calls, which only make bodies here."""
 
     def __init__(self, process_id: str, limits: Limits) -> None:
         self.process_id = process_id

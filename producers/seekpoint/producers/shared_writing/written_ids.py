@@ -32,7 +32,7 @@ class WrittenIds:
 
     @property
     def width(self) -> int:
-        """About how many bytes of memory this takes."""
+        """Return about how many bytes of memory this takes."""
         return len(self._newest) * _WIDTH
 
     def read(self, reader: LogReader, stop: int) -> None:

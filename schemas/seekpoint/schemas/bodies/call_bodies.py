@@ -283,7 +283,7 @@ class EffectVerdict(Body, frozen=True):
 
 
 class EffectRevoked(Body, frozen=True):
-    """What a settled effect did was undone outside, as a person reports it: its compensation is no longer owed."""
+    """A person reports that a settled effect was undone outside: its compensation is no longer owed."""
 
     KIND = "effect_revoked"
     EXTERNAL = True

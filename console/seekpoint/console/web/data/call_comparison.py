@@ -33,7 +33,7 @@ class FirstDifference(FrozenStruct, frozen=True, kw_only=True):
 
 
 class CallComparison(FrozenStruct, frozen=True, kw_only=True):
-    """What differs between the calls of two processes, as of now."""
+    """The differences between the calls of two processes, as of now."""
 
     process_id: str
     other_id: str
