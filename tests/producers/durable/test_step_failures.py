@@ -92,3 +92,4 @@ async def test_a_timeout_of_the_callables_own_stays_as_it_is(node: Node) -> None
     """It is not taken for the step's."""
     async with node.open("p") as process:
         assert await failing(process, Counted(TimeoutError("the bank's")), timeout=5) == "TimeoutError: the bank's"
+        assert await failing(process, Counted(TimeoutError()), timeout=5) == "TimeoutError: "

@@ -31,7 +31,7 @@ class Clock(Protocol):
     async def until(self, due_us: int) -> None:
         """Return once ``now_us()`` is at least ``due_us``, never before, however the wall clock jumps."""
 
-    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Cancel an ``async with`` block that takes longer, and raise ``TimeoutError``. None sets no limit."""
 
 
@@ -55,7 +55,7 @@ class SystemClock:
         while (left_us := due_us - self.now_us()) > 0:  # noqa: ASYNC110  # there is no event for a wall clock that was set
             await asyncio.sleep(min(left_us / 1_000_000, _LOOK_S))
 
-    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Limit an ``async with`` block, as ``asyncio.timeout`` does."""
         return asyncio.timeout(seconds)
 
@@ -103,7 +103,7 @@ class VirtualClock:
         """Move the clock by hand, and wake the sleepers whose moment has come."""
         self._wake(self._now + seconds)
 
-    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Limit an ``async with`` block, as ``asyncio.timeout`` does, by this clock."""
         return _VirtualTimeout(self, seconds)
 
@@ -137,7 +137,7 @@ class _VirtualTimeout:
         self._limit = asyncio.timeout(None)
         self._sleeper: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> object:
+    async def __aenter__(self) -> asyncio.Timeout:
         await self._limit.__aenter__()
         if self._seconds is not None:
             self._sleeper = asyncio.create_task(self._expire(self._seconds))

@@ -14,6 +14,7 @@ from cuts import of_kind, until
 from outside_ledger import Ledger
 from seekpoint.producers import Effect, Node, Process, Retry, VirtualClock, agent
 from seekpoint.producers.testing import crash_at
+from seekpoint.producers.writer.clocks import SystemClock
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting, ReplayDivergence
@@ -170,6 +171,39 @@ async def test_a_time_out_is_tried_again_but_not_beside_a_thread(node: Node, clo
             await process.step("stuck", stuck, timeout=5)
         leave.set()
     assert (len(runs), len(threads)) == (2, 1)
+
+
+class TimeoutWithoutCause(asyncio.Timeout):  # type: ignore[misc]  # final for type checkers only
+    """The limit of Python 3.11.2 and older: its error does not name the cancellation as its cause."""
+
+    async def __aexit__(self, *error: Any) -> None:
+        try:
+            await super().__aexit__(*error)
+        except TimeoutError:
+            raise TimeoutError from None
+
+
+class OldClock(SystemClock):
+    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+        """Limit an ``async with`` block."""
+        return TimeoutWithoutCause(None if seconds is None else asyncio.get_running_loop().time() + seconds)
+
+
+async def test_a_time_out_is_known_on_every_python() -> None:
+    """Else a step whose thread goes on would run once more beside it."""
+    threads, leave = list[int](), threading.Event()
+
+    def stuck() -> None:
+        threads.append(1)
+        leave.wait(30)
+
+    async with Node.in_memory(MemoryLog(), clock=OldClock()) as node, node.open("p") as process:
+        with pytest.raises(TimeoutError, match="slow:1 took longer"):
+            await process.step("slow", asyncio.sleep, 30, timeout=0.01, retry=Retry(attempts=1))
+        with pytest.raises(TimeoutError, match="stuck:1 took longer"):
+            await process.step("stuck", stuck, timeout=0.01)
+        leave.set()
+    assert threads == [1]
 
 
 async def test_the_wait_is_as_long_as_the_server_asks(node: Node, clock: VirtualClock) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
@@ -39,10 +38,10 @@ async def run_body(
     if timeout_s is None:
         return await _called(host, call, arguments, options, whole)
     try:
-        async with host.clock.timeout(timeout_s):
+        async with host.clock.timeout(timeout_s) as limit:
             return await _called(host, call, arguments, options, whole)
     except TimeoutError as exc:
-        if exc.args or not isinstance(exc.__cause__, asyncio.CancelledError):
+        if exc.args or not limit.expired():
             raise  # the callable's own
         late = TimeoutError(f"{key} took longer than {timeout_s} s")
         if _is_async(call):
