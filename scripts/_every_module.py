@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["every_module"]
 
-ROOTS = ("api", "schemas", "consumers", "producers", "console", "compose")
+ROOTS = ("api", "schemas", "consumers", "producers", "adapters", "console", "compose")
 
 
 def every_module(checkout: Path) -> Iterator[str]:

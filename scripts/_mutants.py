@@ -36,7 +36,7 @@ from _table import Table, arguments, progress
 
 __all__ = ["Mutant", "MutantError", "Outcome", "load", "main", "run_bounded", "run_mutants"]
 
-ROOTS = ("api", "schemas", "consumers", "producers", "console", "compose")
+ROOTS = ("api", "schemas", "consumers", "producers", "adapters", "console", "compose")
 CHECKOUT = Path(__file__).resolve().parent.parent
 PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "--rootdir=.", "-p", "no:cacheprovider", "-p", "_witness")
 

@@ -15,7 +15,7 @@ from pages import PAGES, page_name
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 FRONT = CHECKOUT / "api" / "seekpoint"
-ROOTS = ("schemas", "consumers", "producers", "console", "compose")
+ROOTS = ("schemas", "consumers", "producers", "adapters", "console", "compose")
 
 
 @pytest.mark.parametrize("root", ["producers", "consumers"])

@@ -116,7 +116,7 @@ def test_pages_that_the_code_names_exist() -> None:
     """Hints of errors and docstrings send people to pages."""
     sources = [
         file
-        for root in ("api", "schemas", "consumers", "producers", "console", "compose")
+        for root in ("api", "schemas", "consumers", "producers", "adapters", "console", "compose")
         for file in (ROOT / root).rglob("*.py")
     ]
     named = {name for file in sources for name in re.findall(r"\bdocs/[\w/-]+\.md\b", file.read_text())}

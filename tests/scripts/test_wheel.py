@@ -1,4 +1,4 @@
-"""The wheel holds the front door, all five roots, their type markers and the schemas, and nothing else."""
+"""The wheel holds the front door, all six roots, their type markers and the schemas, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-ROOTS = ("schemas", "consumers", "producers", "console", "compose")
+ROOTS = ("schemas", "consumers", "producers", "adapters", "console", "compose")
 
 
 @pytest.fixture(scope="module")
