@@ -44,6 +44,18 @@ class SharedWritingContract:
             assert all(one.seq == one.state.seq == seq + 1 for one in conflicts)
         assert (await _read(nodes[0], "thread")).seq == 6
 
+    async def test_a_change_is_one_entry_on_every_node(self, nodes: list[Node]) -> None:
+        """It sets and deletes, or raises the conflict and changes nothing."""
+        here, there = [await node.open("thread", shared=True) for node in nodes[:2]]
+        await here.update_many({"old": 1, "kept": b"raw"})
+        done = await there.change(set={"new": 2}, delete=["old", "nobody"], expected_seq=1, entry_id=bytes(16))
+        with pytest.raises(AppendConflict):
+            await here.change(set={"late": 3}, delete=["kept"], expected_seq=1)
+        again = await here.change(set={"new": 2}, delete=["nobody", "old"], expected_seq=1, entry_id=bytes(16))
+        assert again == done._replace(is_repeated=True)
+        state = await _read(nodes[2], "thread")
+        assert (state.seq, state.context) == (2, {"kept": b"raw", "new": 2})
+
     async def test_nodes_that_write_at_once_lose_and_double_nothing(self, nodes: list[Node]) -> None:
         """Whatever order the log gives them, all are applied once."""
         wanted = {f"{node.node_id}/{number}" for node in nodes for number in range(8)}

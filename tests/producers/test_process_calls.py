@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
+from cuts import of_kind
 from folding import refold
 from idle_tailers import at_rest
 from open_processes import durable_side
 from seekpoint.consumers import Recovery
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
-from seekpoint.producers import Node
+from seekpoint.producers import Agent, Node, Process
 from seekpoint.schemas import MemoryLog, Settings, partition_of
-from seekpoint.schemas.bodies import Custom, StepEnded, StepStarted
+from seekpoint.schemas.bodies import ContentBatch, Custom, StepEnded, StepStarted
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import (
     CheckpointTimeout,
@@ -24,6 +27,7 @@ from seekpoint.schemas.errors import (
     JournalUnavailable,
     LimitExceeded,
     ProcessFinished,
+    Refused,
     UnserializableValue,
 )
 from seekpoint.schemas.log.log_ports import Watermarks
@@ -67,6 +71,47 @@ async def test_what_a_process_writes_is_what_any_reader_folds(log: MemoryLog) ->
         assert recovered.state.hash == refold(log, "case-17").hash
         assert recovered.state.content_hash == state.content_hash
         assert (recovered.report.entries_applied, recovered.report.last_kind) == (15, "lifecycle_changed")
+
+
+async def test_a_change_sets_and_deletes_in_one_entry(log: MemoryLog) -> None:
+    """All or none; a missing key may be deleted, and the other values keep their text."""
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        await process.update_many({"a": 1, "b": b"raw", "c": Decimal("1.10")})
+        done = await process.change(set={"a": 2, "d": (1,)}, delete={"b", "nobody"})
+        assert (done.seq, process.state.context) == (2, {"a": 2, "c": Decimal("1.10"), "d": (1,)})
+        unserializable: list[dict[str, Any]] = [
+            {"set": {"x": object()}}, {"set": {"x": 1, 2: 1}}, {"delete": ["c", 2]}, {"delete": ["\ud800"]},
+        ]  # fmt: skip
+        for wrong in unserializable:
+            with pytest.raises(UnserializableValue):
+                await process.change(**wrong)
+        with pytest.raises(Refused, match="sets and deletes"):
+            await process.change(set={"c": 1}, delete=["c"])
+        with pytest.raises(Refused, match="a list of texts"):
+            await process.change(delete="c")
+        await process.change()
+        assert process.state.seq == 3
+        assert refold(log, "p").hash == process.state.hash
+
+
+async def test_a_change_of_an_agent_is_not_written_twice(log: MemoryLog) -> None:
+    """It is a call with a record, in whatever order the keys to delete come."""
+    keys = [["x", "y", "z"]]
+
+    async def code(process: Process, input: object) -> object:
+        await process.change(set={"a": len(process.state.context)}, delete=keys[0])
+        if len(keys) == 1:
+            keys[0].reverse()
+            keys.append([])
+            raise OSError("the machine dies")
+        return process.state.context
+
+    async with Node.in_memory(log) as node:
+        made = Agent("changes", "1", code)
+        with pytest.raises(OSError, match="dies"):
+            await node.run(made, "p")
+        assert await node.run(made, "p", retry_failed=True) == {"a": 0}
+    assert len(of_kind(log, ContentBatch)) == 1
 
 
 async def test_an_unknown_process_is_the_empty_state_when_missing_is_ok(log: MemoryLog) -> None:

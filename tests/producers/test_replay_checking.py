@@ -147,7 +147,7 @@ def test_whatever_a_process_offers_a_check_has_decided_about() -> None:
         # branches, whose calls take places
         *("gather", "race", "branch"),
         # content, which takes a place too
-        *("update", "update_many", "delete", "patch", "clear", "say", "transition", "suspend", "record"),
+        *("update", "update_many", "change", "delete", "patch", "clear", "say", "transition", "suspend", "record"),
         *("record_error", "invocation"),
         # take no place: never returns, or answered by the session of the check
         *("compensate", "confirm", "checkpoint"),

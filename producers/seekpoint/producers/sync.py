@@ -202,6 +202,7 @@ if TYPE_CHECKING:
         record = blocking(_target.record)
         update = blocking(_target.update)
         update_many = blocking(_target.update_many)
+        change = blocking(_target.change)
         delete = blocking(_target.delete)
         patch = blocking(_target.patch)
         clear = blocking(_target.clear)

@@ -246,6 +246,7 @@ class SyncProcess(SyncProxy):
         turns = blocking(_target.turns)
         invocation = blocking(_target.invocation)
         update = blocking(_target.update)
+        change = blocking(_target.change)
         say = blocking(_target.say)
         sleep = blocking(_target.sleep)
         sleep_until = blocking(_target.sleep_until)

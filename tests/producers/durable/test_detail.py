@@ -29,6 +29,8 @@ async def change(process: Process) -> None:
     await process.update_many({"b": 2, "c": {"d": 3, "e": 4}})
     await process.patch({"c": {"d": None}, "b": None, "f": [1]})
     await process.delete("a")
+    await process.change(set={"f": [1], "g": 5}, delete=["b"])
+    await process.change(delete=["g"])
     await process.say("user", "hi", name="Ann")
     await process.say("assistant", [{"type": "text"}], tool_calls=[{"id": "1"}])
 

@@ -35,7 +35,7 @@ async def test_each_call_writes_one_entry_that_every_reader_has(node: Node) -> N
     await thread.update("a", 1)
     await thread.update_many({"b": 2, "c": (3,)})
     await thread.patch({"a": None, "d": {"e": 1}})
-    await thread.delete("b")
+    await thread.change(delete=["b"])
     await thread.say("user", "Hello")
     await thread.say("assistant", tool_calls=[{"id": "1"}], name="model")
     done = await thread.record("checked", {"by": "me"}, actor="tester", correlation_id="c-1")
@@ -74,7 +74,12 @@ async def test_a_body_of_ones_own_is_checked(node: Node) -> None:
     for text in ('{"b": 1}', '{"b":2,"a":1}', "1e0"):
         with pytest.raises(UnserializableValue, match="canonical"):
             await node.append("p", bodies.Custom("work", text))
-    for body in (bodies.ContextUpdatedMany({"a": "{ }"}), bodies.MessageSaid("user", parts="[ ]")):
+    for body in (
+        bodies.ContextUpdatedMany({"a": "{ }"}),
+        bodies.MessageSaid("user", parts="[ ]"),
+        bodies.ContentBatch(False, {"a": "{ }"}),
+        bodies.ContentBatch(messages='[["user",null,"[ ]"]]'),
+    ):
         with pytest.raises(UnserializableValue, match="canonical"):
             await node.append("p", body)
     assert (await node.recover("p")).state.seq == 1

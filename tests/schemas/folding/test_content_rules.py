@@ -48,6 +48,24 @@ def test_a_patch_is_rfc_7386(context: dict[str, object], patch: dict[str, object
     assert state.context == merge_patch(context, patch)
 
 
+@given(
+    st.dictionaries(st.sampled_from("abcd"), PLAIN, max_size=4),
+    st.dictionaries(st.sampled_from("abcd"), PLAIN, max_size=4),
+    st.sets(st.sampled_from("abcd")),
+)
+def test_a_batch_is_its_updates_and_deletions_one_after_the_other(
+    context: dict[str, object], changes: dict[str, object], deleted: set[str]
+) -> None:
+    """In one entry; a value that is set is not deleted."""
+    before = b.ContextUpdatedMany({key: dump(value) for key, value in context.items()})
+    values = {key: dump(value) for key, value in changes.items()}
+    one = after(before, b.ContentBatch(False, values, dump(sorted(deleted))))
+    many = after(before, *map(b.ContextDeleted, deleted), b.ContextUpdatedMany(values))
+    assert one.seq == 2
+    assert one.degraded is None
+    assert (one.content_hash, one.content_bytes) == (many.content_hash, many.content_bytes)
+
+
 def test_a_patch_merges_members_and_removes_null_ones() -> None:
     """Exact values survive on both sides; untouched members keep their text."""
     state = after(
@@ -230,6 +248,7 @@ LONG = "x" * 300
         [b.ContextUpdatedMany({"a": f'"{LONG}"', "b": f'"{LONG}"'})],
         [b.ContextUpdated("a", "1"), b.ContextUpdated("a", f'"{LONG}{LONG}"')],
         [b.ContextPatched(f'{{"a":"{LONG}","b":"{LONG}"}}')],
+        [b.ContextUpdated("c", "1"), b.ContentBatch(False, {"a": f'"{LONG}"', "b": f'"{LONG}"'}, '["c"]')],
         [b.MessageSaid("user", LONG), b.MessageSaid("user", LONG)],
         [b.MessageSaid("user", None, None, f'["{LONG}{LONG}"]')],
         [b.InvocationTriggered("t", f'"{LONG}{LONG}"')],
@@ -280,6 +299,12 @@ ROOMY = st.one_of(
     st.builds(b.ContextUpdatedMany, st.dictionaries(SMALL_KEYS, PLAIN.map(dump), max_size=2)),
     st.builds(b.ContextPatched, st.dictionaries(SMALL_KEYS, PLAIN, max_size=2).map(dump)),
     st.builds(b.ContextDeleted, SMALL_KEYS),
+    st.builds(
+        b.ContentBatch,
+        st.booleans(),
+        st.dictionaries(SMALL_KEYS, PLAIN.map(dump), max_size=2),
+        st.sets(SMALL_KEYS).map(lambda keys: dump([*keys])),
+    ),
     any_body(b.MessageSaid, b.InvocationTriggered, b.InvocationEnded, b.ContextCleared, b.Finished),
     st.builds(
         b.Rewound,

@@ -117,11 +117,19 @@ def _message(body: Mapping[str, Any]) -> str:
     return f"{body['role']}: {' '.join(filter(None, (content, calls)))}"
 
 
+def _changed(body: Mapping[str, Any]) -> str:
+    changes = ["cleared"] if body["cleared"] else []
+    changes += [f"{key} = {_text(value)}" for key, value in sorted(body["values"].items())]
+    changes += [f"{name} {_text(body[name])}" for name in ("deleted", "messages") if body[name] != []]
+    return ", ".join(changes)
+
+
 _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     b.Claim.KIND: _claim,
     b.MessageSaid.KIND: _message,
     b.ContextUpdated.KIND: lambda body: f"{body['key']} = {_text(body['value'])}",
     b.ContextUpdatedMany.KIND: lambda body: ", ".join(f"{k} = {_text(v)}" for k, v in sorted(body["values"].items())),
+    b.ContentBatch.KIND: _changed,
     b.ContextDeleted.KIND: lambda body: str(body["key"]),
     b.ContextPatched.KIND: lambda body: _text(body["patch"]),
     b.LifecycleChanged.KIND: lambda body: f"to {body['to']}" + (f": {body['reason']}" if body["reason"] else ""),

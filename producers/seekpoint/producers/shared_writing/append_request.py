@@ -76,7 +76,7 @@ def append_conflict(process_id: str, expected_seq: int, state: State) -> AppendC
 
 _CONTENT = (
     b.ContextUpdated, b.ContextUpdatedMany, b.ContextDeleted, b.ContextPatched, b.ContextCleared, b.MessageSaid,
-    b.Custom,
+    b.ContentBatch, b.Custom,
 )  # fmt: skip
 """What a shared process may be written: content. Calls, waits, effects and lifecycles belong to one owner's code."""
 
@@ -102,12 +102,23 @@ def _json_texts(body: b.Body) -> Iterator[str]:
             yield body.value
         case b.ContextUpdatedMany():
             yield from body.values.values()
+        case b.ContentBatch():
+            yield from body.values.values()
+            yield from (body.deleted, body.messages)
+            yield from _texts_of_messages(body.messages)
         case b.ContextPatched():
             yield body.patch
         case b.Custom():
             yield body.payload
         case b.MessageSaid():
             yield from (text for text in (body.parts, body.tool_calls) if text is not None)
+
+
+def _texts_of_messages(messages: str) -> Iterator[str]:
+    """Yield the JSON texts in a list of messages. The fold's rule refuses a list of anything else."""
+    for item in load(messages):
+        if type(item) is list:
+            yield from (text for text in item[2:4] if type(text) is str)
 
 
 def check_options(process_id: str, expected_seq: int | None, entry_id: bytes | None) -> None:

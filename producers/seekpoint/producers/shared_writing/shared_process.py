@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -76,6 +76,12 @@ class SharedProcess:
     async def update_many(self, values: Mapping[str, Any], **how: Unpack[AppendOptions]) -> Appended:
         """Set several context values in one entry, all or none."""
         return await self.append(self._bodies.of(self._bodies.update_many(values)), **how)
+
+    async def change(
+        self, *, set: Mapping[str, Any] | None = None, delete: Collection[str] = (), **how: Unpack[AppendOptions]
+    ) -> Appended:
+        """Set and remove context values in one entry, all or none; see ``Process.change``."""
+        return await self.append(self._bodies.of(self._bodies.change(set=set, delete=delete)), **how)
 
     async def delete(self, key: str, **how: Unpack[AppendOptions]) -> Appended:
         """Remove one context value, if it exists."""

@@ -374,7 +374,7 @@ class BudgetNoted(Body, frozen=True):
 
 
 class ContentBatch(Body, frozen=True):
-    """All changes of a turn or an invocation to context and conversation."""
+    """Several changes of context and conversation, all or none: of one call, of a turn, or of an invocation."""
 
     KIND = "content_batch"
     cleared: bool = False

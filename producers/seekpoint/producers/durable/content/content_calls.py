@@ -5,13 +5,13 @@ A call takes its place when it is made. Awaited, it returns once Kafka has ackno
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import TEXT_CHARACTERS_MAX
-from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
+from seekpoint.schemas.errors import LimitExceeded, Refused, UnserializableValue
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
@@ -35,15 +35,32 @@ class ContentCalls(DurableCalls):
 
     def update_many(self, values: Mapping[str, Any]) -> Written:
         """Set several context values in one entry, all or none. For the journal's limits they are one value."""
+        return self._durable.write(b.ContextUpdatedMany(self._texts(values)))
+
+    def change(self, *, set: Mapping[str, Any] | None = None, delete: Collection[str] = ()) -> Written:
+        """Set the context values ``set`` and remove the keys ``delete``, if they exist, in one entry: all or none.
+
+        Nobody decodes or encodes the other values. Raises ``Refused`` for a key that is both set and deleted.
+        """
+        values = {} if set is None else self._texts(set)
+        if isinstance(delete, str | bytes):
+            raise Refused("the keys to delete are a list of texts", process_id=self._durable.process_id,
+                          asked=repr(delete)[:60], hint="pass delete=[KEY]")  # fmt: skip
+        deleted = sorted({_key(key) for key in delete})  # in no order of the caller's: a set has none
+        both = next((key for key in deleted if key in values), None)
+        if both is not None:
+            raise Refused("a change sets and deletes the same context value", process_id=self._durable.process_id,
+                          key=both[:100], hint="name the key in one of set= and delete=")  # fmt: skip
+        return self._durable.write(b.ContentBatch(False, values, dump(deleted, self._durable.limits)))
+
+    def _texts(self, values: Mapping[str, Any]) -> dict[str, b.Json]:
         limits = self._durable.limits
         if len(values) > limits.items:
             raise LimitExceeded(
                 "more context values in one entry than any reader takes",
                 process_id=self._durable.process_id, items=len(values), limit=limits.items,
             )  # fmt: skip
-        return self._durable.write(
-            b.ContextUpdatedMany({_key(key): dump(value, limits) for key, value in values.items()})
-        )
+        return {_key(key): dump(value, limits) for key, value in values.items()}
 
     def delete(self, key: str) -> Written:
         """Remove one context value, if it exists."""

@@ -24,6 +24,7 @@ _CONTENT = (
     b.ContextPatched,
     b.ContextCleared,
     b.MessageSaid,
+    b.ContentBatch,
 )
 _LEFT_OUT = (*_CONTENT, b.Custom, b.InvocationTriggered, b.InvocationStarted, b.InvocationEnded)
 """The bodies that ``Detail.NONE`` does not journal: all but lifecycle and errors."""
@@ -89,6 +90,8 @@ class WriteBuffer:
 def _touched(body: Any) -> list[str]:
     if isinstance(body, b.ContextUpdatedMany):
         return [*body.values]
+    if isinstance(body, b.ContentBatch):  # of ``Process.change``: context only
+        return [*body.values, *orjson.loads(body.deleted)]
     if isinstance(body, b.ContextPatched):
         return [*orjson.loads(body.patch)]
     return [body.key]
