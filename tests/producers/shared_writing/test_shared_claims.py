@@ -11,7 +11,7 @@ from idle_tailers import at_rest
 from late_log import FAST, LateLog
 from seekpoint.producers import Node, SharedProcess, SyncNode, agent
 from seekpoint.producers.node import runtime_of
-from seekpoint.producers.shared_writing import shared_writes
+from seekpoint.producers.shared_writing import shared_claim, shared_writes
 from seekpoint.producers.shared_writing.shared_claim import SharedClaim
 from seekpoint.schemas import MemoryLog, bodies
 from seekpoint.schemas.errors import (
@@ -84,6 +84,24 @@ async def test_nodes_that_write_at_once_leave_each_other_a_turn(node: Node, othe
     assert state.lost_claims + state.stale_entries <= 60
 
 
+async def test_a_claim_is_used_before_the_next_one(node: Node, other: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that has claimed the process gets the time to write: the others wait for it, and for no longer."""
+    monkeypatch.setattr(shared_claim, "_TURN_MIN_S", 0.5)
+    mine, theirs = await _shared(node), await _shared(other)
+    await mine.record("work", 1)
+    appends = runtime_of(other).shared_writes
+    assert isinstance(appends, shared_writes.SharedWrites)
+    claim = appends._of("p").claim
+    await claim.to_end()
+    assert await claim.claim() is not None
+    waiting = asyncio.create_task(mine.record("work", 3))
+    await asyncio.sleep(0.1)
+    assert (await theirs.record("work", 2)).seq == 2
+    assert (await waiting).seq == 3
+    state = (await node.recover("p")).state
+    assert (state.epoch, state.stale_entries, state.lost_claims) == (3, 0, 0)
+
+
 async def test_a_node_that_claimed_and_died_holds_nobody_up(node: Node, other: Node) -> None:
     """Its turn ends by itself, and its claim needs no release."""
     mine, theirs = await _shared(node), await _shared(other)
@@ -102,8 +120,10 @@ async def test_a_node_that_claimed_and_died_holds_nobody_up(node: Node, other: N
 async def test_one_owner_on_the_same_node_takes_the_process_and_gives_it_back(node: Node) -> None:
     """While it is open for one owner, shared writing says so; nothing of it is lost."""
     thread = await _shared(node)
+    await thread.record("work", 0)
     pending = [asyncio.create_task(thread.record("work", number)) for number in range(5)]
-    await asyncio.sleep(0)
+    while not runtime_of(node).shared_handles["p"].pending:  # they are on their way
+        await asyncio.sleep(0)
     async with node.open("p") as process:
         await process.record("owner")
         with pytest.raises(AlreadyOpen, match="for one owner"):
@@ -113,13 +133,15 @@ async def test_one_owner_on_the_same_node_takes_the_process_and_gives_it_back(no
     written = [one for one in found if not isinstance(one, BaseException)]
     assert all(isinstance(one, AlreadyOpen) for one in found if isinstance(one, BaseException))
     state = await thread.read()
-    assert state.seq == len(written) + 2
+    assert state.seq == len(written) + 3
     assert (await thread.record("work", 7)).seq == state.seq + 1
 
 
 async def test_a_shared_process_looks_free_to_every_owner(node: Node, other: Node) -> None:
     """No heartbeat names its claim, so an open needs neither patience nor force."""
     await (await _shared(node)).record("work", 1)
+    runtime = runtime_of(node)
+    assert runtime.shared_handles["p"].claim_id not in runtime.heartbeater._heartbeat().claim_ids
     async with other.open("p") as process:
         assert process.state.seq == 1
 
