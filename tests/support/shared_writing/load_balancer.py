@@ -39,7 +39,7 @@ class Server:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
@@ -59,7 +59,8 @@ class Server:
         assert self.process.stdin is not None
         if self._reading.done():
             raise ServerLost
-        answer = self._waiting[request["id"]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[request["id"]] = answer
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
         async with asyncio.timeout(_ANSWER_S):
             return await answer
@@ -111,7 +112,7 @@ class Report:
 
 
 class LoadBalancer:
-    """Sends the requests of ``clients`` to servers at random for ``for_s`` seconds; kills one every ``kill_every_s``."""
+    """Sends the requests of some clients to servers at random, and kills one server after another."""
 
     def __init__(self, settings: Settings, *, servers: int, threads: int, clients: int, seed: int) -> None:
         self.report = Report()
