@@ -3,9 +3,9 @@
 Run: ``shared_server.py``; settings come from the environment. It prints ``ready``. Then each line of the standard input
 is a request and each line of the standard output an answer, in JSON; requests are worked on at the same time:
 
-    {"id": 1, "do": "write", "thread": "t-1", "key": "r-1", "entry_id": "0..."}  {"id": 1, "seq": 5, "is_repeated": false}
-    {"id": 2, "do": "count", "thread": "t-1"}                                    {"id": 2, "seq": 6, "is_repeated": false}
-    {"id": 3, "do": "read", "thread": "t-1"}                                     {"id": 3, "seq": 6, "context": {...}}
+    {"id": 1, "do": "write", "thread": "t-1", "key": "r", "entry_id": "0..."} {"id": 1, "seq": 5, "is_repeated": false}
+    {"id": 2, "do": "count", "thread": "t-1"}                                 {"id": 2, "seq": 6, "is_repeated": false}
+    {"id": 3, "do": "read", "thread": "t-1"}                                  {"id": 3, "seq": 6, "context": {...}}
 
 ``write`` sets the context value KEY to 1. ``count`` reads the thread, and adds one to the value ``count`` if nobody has
 written since; else it answers {"id": 2, "conflict": 7, "expected": 5}. Another error is {"id": 1, "error": "..."}.
