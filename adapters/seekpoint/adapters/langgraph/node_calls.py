@@ -1,0 +1,75 @@
+"""Calls of a node from any event loop and any thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any, TypeVar
+
+from seekpoint import Node, SyncNode
+from seekpoint.errors import Refused
+
+__all__ = ["NodeCalls"]
+
+T = TypeVar("T")
+
+
+class NodeCalls:
+    """A node, and the event loop in which its calls run."""
+
+    def __init__(self, node: Node | SyncNode) -> None:
+        if isinstance(node, SyncNode):
+            self.node, self._loop = _inner(node)
+            return
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError as exc:
+            raise Refused(
+                "an adapter on a Node is made in the node's event loop",
+                hint="make it inside `async with Node.connect() as node`, or use SyncNode in plain code",
+            ) from exc  # fmt: skip
+        self.node = node
+
+    async def awaited(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what ``work`` returns. It runs in the node's loop, whatever loop awaits it."""
+        if asyncio.get_running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def blocking(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what ``work`` returns; the calling thread waits. Raises ``Refused`` in the node's own event loop."""
+        try:
+            is_own_loop = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_own_loop = False
+        if is_own_loop:
+            work.close()
+            raise Refused(
+                "a blocking call in the node's own event loop would wait for itself",
+                hint="use the graph's async calls (ainvoke, astream, aget_state), or give the adapter a SyncNode",
+            )  # fmt: skip
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterated(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """Yield what ``items`` yields, for plain code."""
+        done = object()
+
+        async def following() -> Any:
+            return await anext(items, done)
+
+        while (item := self.blocking(following())) is not done:
+            yield item
+
+
+def _inner(node: SyncNode) -> tuple[Node, asyncio.AbstractEventLoop]:
+    raw: Any = node
+    try:
+        return raw._target, raw._looped._loop
+    except AttributeError:
+        hint = "make the adapter inside `with SyncNode.connect() as node`"
+        raise Refused("the node was not started", hint=hint) from None

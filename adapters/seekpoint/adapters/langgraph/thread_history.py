@@ -1,0 +1,106 @@
+"""All checkpoints of a thread, from the entries of its process. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langgraph.checkpoint.base import writes_sort_key
+
+from seekpoint.adapters.langgraph.stored_parts import StoredCheckpoint, StoredValue, StoredWrite, Version
+from seekpoint.adapters.langgraph.thread_content import TaskWrites, merged
+from seekpoint.adapters.langgraph.thread_names import PAST_KEY, THREAD_KEY, parts_of
+
+__all__ = ["ThreadHistory", "sorted_writes"]
+
+
+class ThreadHistory:
+    """The checkpoints, values and writes that the entries up to ``seq`` have stored and not removed."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.width = 0
+        """About how many bytes of memory it takes."""
+        self.checkpoints: dict[str, dict[str, StoredCheckpoint]] = {}
+        """By namespace and id."""
+        self._values: dict[tuple[str, str], dict[Version, StoredValue]] = {}
+        """By namespace and channel, then by version."""
+        self._writes: dict[tuple[str, str], dict[str, TaskWrites]] = {}
+        """By namespace and checkpoint, then by task."""
+
+    # --- reading
+    def value(self, ns: str, channel: str, version: Version) -> StoredValue | None:
+        """Return the value that a channel had at a version."""
+        return self._values.get((ns, channel), {}).get(version)
+
+    def writes(self, ns: str, checkpoint_id: str) -> Mapping[str, TaskWrites]:
+        """Return the writes that are stored with a checkpoint, by task."""
+        return self._writes.get((ns, checkpoint_id), {})
+
+    def ancestors(self, ns: str, checkpoint_id: str) -> Iterator[StoredCheckpoint]:
+        """Yield the parent of a checkpoint, its parent, and so on."""
+        known = self.checkpoints.get(ns, {})
+        one = known.get(checkpoint_id)
+        while one is not None and (one := known.get(one.parent_id)) is not None:
+            yield one
+
+    # --- following
+    def apply(self, seq: int, values: Mapping[str, Any]) -> None:
+        """Take in what the entry ``seq`` sets. What it says of the past comes before the rest."""
+        if seq <= self.seq:
+            return
+        self.seq = seq
+        for op in values.get(PAST_KEY, ()):
+            self._past(op)
+        for key, value in values.items():
+            kind, *parts = parts_of(key)
+            if kind == "checkpoint":
+                self._put(parts[0], value)
+            elif kind == "channel":
+                self._set(parts[0], parts[1], value)
+            elif kind == "writes":
+                self._write(parts[0], parts[1], parts[2], value)
+            elif key not in (PAST_KEY, THREAD_KEY):
+                continue  # of a later version of the adapter
+
+    def _past(self, op: Sequence[Any]) -> None:
+        kind, *rest = op
+        if kind == "put":
+            ns, checkpoint, values = rest
+            self._put(ns, checkpoint)
+            for channel, *value in values:
+                self._set(ns, channel, value)
+        elif kind == "writes":
+            self._write(*rest)
+        elif kind == "forget":
+            self._forget(rest)
+
+    def _put(self, ns: str, value: Sequence[Any]) -> None:
+        one = StoredCheckpoint(*value)
+        self.checkpoints.setdefault(ns, {})[one.id] = one
+        self.width += len(one.data) + len(one.metadata) + 500
+
+    def _set(self, ns: str, channel: str, value: Sequence[Any]) -> None:
+        one = StoredValue(*value)
+        self._values.setdefault((ns, channel), {})[one.version] = one
+        self.width += len(one.data) + 300
+
+    def _write(self, ns: str, checkpoint_id: str, task_id: str, value: Sequence[Any]) -> None:
+        by_task, new = self._writes.setdefault((ns, checkpoint_id), {}), TaskWrites.of(value)
+        by_task[task_id] = merged(by_task.get(task_id), new.path, new.items.values())
+        self.width += sum(len(item.data) + 300 for item in new.items.values())
+
+    def _forget(self, gone: Sequence[Sequence[str]]) -> None:
+        if not gone:
+            self.checkpoints, self._values, self._writes, self.width = {}, {}, {}, 0
+        for ns, *ids in gone:
+            for one in ids:
+                self.checkpoints.get(ns, {}).pop(one, None)
+                self._writes.pop((ns, one), None)
+
+
+def sorted_writes(by_task: Mapping[str, TaskWrites]) -> list[tuple[str, StoredWrite]]:
+    """Return writes with their tasks, in the order in which LangGraph applies them."""
+    rows = [(task_id, one.path, item) for task_id, one in by_task.items() for item in one.items.values()]
+    rows.sort(key=lambda row: writes_sort_key(row[1], row[0], row[2].idx))
+    return [(task_id, item) for task_id, _, item in rows]

@@ -1,0 +1,193 @@
+"""One thread on this node: it writes what is asked for in as few entries as possible, and reads what was written.
+
+    put, put_writes ──> queue ──> one entry: the change that they make together ──> applied: all of them return
+
+While one entry is under way, the calls that arrive wait for the next one. Each entry is written only if the process has
+not grown since the content that the change was made by; else the change is made again by the newer content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, NamedTuple
+
+import orjson
+
+from seekpoint import Appended, Node, SharedProcess, State
+from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredValue
+from seekpoint.adapters.langgraph.thread_content import Change, ThreadContent, fits_one_entry
+from seekpoint.adapters.langgraph.thread_history import ThreadHistory
+from seekpoint.errors import AppendConflict
+from seekpoint.schemas.bodies import ContentBatch
+
+__all__ = ["OutdatedError", "ThreadLog"]
+
+_TICKS = 3
+"""How many turns of the event loop an entry waits for more calls: a superstep's writes and its checkpoint come so."""
+
+
+class OutdatedError(Exception):
+    """What was chosen by an older history: choose again."""
+
+
+class _Asked(NamedTuple):
+    op: Op
+    done: asyncio.Future[None]
+
+
+class ThreadLog:
+    """The process of one thread."""
+
+    def __init__(self, node: Node, process_id: str, thread_id: str) -> None:
+        self.process_id = process_id
+        self._node = node
+        self._thread_id = thread_id
+        self._process: SharedProcess | None = None
+        self._content: ThreadContent | None = None
+        """The newest content that this node knows; None if it has to be read."""
+        self._history: ThreadHistory | None = None
+        self._reading = asyncio.Lock()
+        self._queue: deque[_Asked] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return (self._task is None or self._task.done()) and not self._reading.locked()
+
+    @property
+    def history_width(self) -> int:
+        """About how many bytes of memory the history takes."""
+        return 0 if self._history is None else self._history.width
+
+    def drop_history(self) -> None:
+        """Forget the history. It is read again when it is asked for."""
+        self._history = None
+
+    # --- reading
+    async def content(self) -> ThreadContent:
+        """Return the content as of now: with all that any node has written before this call."""
+        if self._process is None:
+            self._process = await self._node.open(self.process_id, shared=True)
+            return self._taken(self._process.state)
+        return self._taken(await self._process.read())
+
+    def _taken(self, state: State) -> ThreadContent:
+        known = self._content
+        if known is not None and known.seq >= state.seq:
+            return known
+        self._content = ThreadContent.of(state.seq, state.values_json)
+        return self._content
+
+    async def history(self) -> tuple[ThreadContent, ThreadHistory]:
+        """Return content and history as of now. Reads only what was written since the last time."""
+        async with self._reading:
+            content = await self.content()
+            history = self._history or ThreadHistory()
+            await self._extend(history, content.seq)
+            self._history = history
+            return content, history
+
+    async def _extend(self, history: ThreadHistory, seq: int) -> None:
+        if history.seq >= seq:
+            return
+        newest: dict[int, tuple[int, Any]] = {}
+        async for logged in self._node.entries(self.process_id, from_seq=history.seq + 1):
+            entry = logged.entry
+            if entry.seq is None or entry.seq > seq:
+                continue
+            if entry.epoch > newest.get(entry.seq, (-1, None))[0]:  # of one seq, the newest owner's is applied
+                newest[entry.seq] = entry.epoch, entry.body
+        for one in sorted(newest):
+            body = newest[one][1]
+            if isinstance(body, ContentBatch):
+                history.apply(one, {key: orjson.loads(text) for key, text in body.values.items()})
+        history.seq = max(history.seq, seq)
+
+    # --- writing
+    async def write(self, op: Op) -> None:
+        """Have ``op`` written; return once it is applied. A ``Forget`` by an old history raises ``OutdatedError``."""
+        asked = _Asked(op, asyncio.get_running_loop().create_future())
+        self._queue.append(asked)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work(), name=f"seekpoint-{self.process_id}")
+        await asked.done
+
+    async def _work(self) -> None:
+        batch: list[_Asked] = []
+        try:
+            while self._queue:
+                for _ in range(_TICKS):
+                    await asyncio.sleep(0)
+                batch = self._next_batch()
+                try:
+                    await self._append(batch)
+                except Exception as exc:  # each caller gets it
+                    self._content = None
+                    _settle(batch, exc)
+                else:
+                    _settle(batch, None)
+        except BaseException:
+            for asked in (*batch, *self._queue):
+                asked.done.cancel()
+            self._queue.clear()
+            self._content = None
+            raise
+
+    def _next_batch(self) -> list[_Asked]:
+        batch: list[_Asked] = []
+        while self._queue and fits_one_entry([asked.op for asked in batch], self._queue[0].op):
+            batch.append(self._queue.popleft())
+        return batch
+
+    async def _append(self, batch: list[_Asked]) -> None:
+        content = self._content or await self.content()
+        if self._process is None:
+            await self.content()
+        ops = [asked.op for asked in batch]
+        while True:
+            for op in ops:
+                if isinstance(op, Forget) and op.based_on != content.seq:
+                    raise OutdatedError
+            whole = [await self._completed(op, content) for op in ops]
+            after, change = content.applied(whole, self._thread_id)
+            try:
+                done = await self._written(change, content.seq)
+            except AppendConflict as exc:
+                content = self._taken(exc.state)
+                continue
+            after.seq = done.seq
+            if self._content is None or self._content.seq < after.seq:
+                self._content = after
+            if self._history is not None and self._history.seq == content.seq:
+                self._history.apply(done.seq, change.values)
+            return
+
+    async def _completed(self, op: Op, content: ThreadContent) -> Op:
+        """Add the values that a checkpoint takes over from an older one, so that the context has all of them again."""
+        if not isinstance(op, Put) or not (missing := content.missing(op)):
+            return op
+        _, history = await self.history()
+        found: dict[str, StoredValue] = dict(op.channels)
+        for channel in missing:
+            value = history.value(op.ns, channel, op.versions[channel])
+            if value is not None:
+                found[channel] = value
+        return Put(ns=op.ns, checkpoint=op.checkpoint, versions=op.versions, channels=found)
+
+    async def _written(self, change: Change, seq: int) -> Appended:
+        """Append one entry that makes ``change``."""
+        process = self._process
+        assert process is not None
+        return await process.change(set=change.values, delete=change.deleted, expected_seq=seq)
+
+
+def _settle(batch: list[_Asked], error: Exception | None) -> None:
+    for asked in batch:
+        if asked.done.done():
+            continue
+        if error is None:
+            asked.done.set_result(None)
+        else:
+            asked.done.set_exception(error)

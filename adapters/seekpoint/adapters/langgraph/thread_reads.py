@@ -1,0 +1,142 @@
+"""Reading the checkpoints of threads: the newest from the context, older ones from the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite, get_checkpoint_id
+
+from seekpoint.adapters.langgraph.serialization import loaded
+from seekpoint.adapters.langgraph.stored_parts import StoredCheckpoint, StoredValue, Version
+from seekpoint.adapters.langgraph.thread_content import Namespace, TaskWrites
+from seekpoint.adapters.langgraph.thread_history import ThreadHistory, sorted_writes
+from seekpoint.adapters.langgraph.threads import Threads
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+__all__ = ["ThreadReads"]
+
+
+class ThreadReads:
+    """The reads of a saver, with its serializer."""
+
+    def __init__(self, threads: Threads, serde: SerializerProtocol) -> None:
+        self.threads = threads
+        self._serde = serde
+
+    async def get(self, place: Mapping[str, Any], checkpoint_id: str | None) -> CheckpointTuple | None:
+        """Return a checkpoint, by default the newest of the namespace; None if there is none."""
+        log, ns = self.threads.of(place["thread_id"]), place["checkpoint_ns"]
+        space = (await log.content()).namespaces.get(ns, Namespace())
+        newest = space.checkpoint
+        if checkpoint_id is None or (newest is not None and newest.id == checkpoint_id):
+            if newest is None:
+                return None
+            bare = self.load(newest.type, newest.data)
+            if all(_has(space, *one) for one in bare["channel_versions"].items()):
+                writes = _writes_at(space, newest.id)
+                return self._tuple(place, newest, bare, lambda name, _: space.channels[name], writes)
+        _, history = await log.history()
+        one = history.checkpoints.get(ns, {}).get(checkpoint_id or (newest.id if newest else ""))
+        return None if one is None else self.past(place, one, history)
+
+    async def listed(
+        self, config: RunnableConfig | None, wanted: Mapping[str, Any], before_id: str | None, limit: int | None
+    ) -> list[CheckpointTuple]:
+        """Return the checkpoints that are asked for, the newest first."""
+        given = {} if config is None else config.get("configurable", {})
+        only_ns, only_id = given.get("checkpoint_ns"), None if config is None else get_checkpoint_id(config)
+        thread_ids = [given["thread_id"]] if given.get("thread_id") else await self.threads.ids()
+        found: list[CheckpointTuple] = []
+        for thread_id in thread_ids:
+            _, history = await self.threads.of(thread_id).history()
+            rows = [
+                (one.id, ns, one) for ns, by_id in history.checkpoints.items() for one in by_id.values()
+                if only_ns in (None, ns) and only_id in (None, one.id) and (before_id is None or one.id < before_id)
+            ]  # fmt: skip
+            for _, ns, one in sorted(rows, reverse=True):
+                if limit is not None and len(found) >= limit:
+                    return found
+                metadata = self.metadata(one)
+                if all(metadata.get(key) == value for key, value in wanted.items()):
+                    found.append(self.past({"thread_id": thread_id, "checkpoint_ns": ns}, one, history))
+        return found
+
+    async def deltas(
+        self, place: Mapping[str, Any], checkpoint_id: str | None, channels: Sequence[str]
+    ) -> dict[str, DeltaChannelHistory]:
+        """Return the writes of the ancestors to each channel, oldest first, and the stored value they begin at."""
+        if not channels:
+            return {}
+        ns = place["checkpoint_ns"]
+        content, history = await self.threads.of(place["thread_id"]).history()
+        newest = content.namespaces.get(ns, Namespace()).checkpoint
+        target = checkpoint_id or ("" if newest is None else newest.id)
+        rows: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
+        seeds: dict[str, StoredValue] = {}
+        for one in history.ancestors(ns, target):
+            left = [channel for channel in channels if channel not in seeds]
+            if not left:
+                break
+            for task_id, item in reversed(sorted_writes(history.writes(ns, one.id))):
+                if item.channel in left:
+                    rows[item.channel].append((task_id, item.channel, self.load(item.type, item.data)))
+            versions = self.load(one.type, one.data)["channel_versions"]
+            for channel in left:
+                value = history.value(ns, channel, versions[channel]) if channel in versions else None
+                if value is not None and value.type != "empty":
+                    seeds[channel] = value
+        result: dict[str, DeltaChannelHistory] = {}
+        for channel in channels:
+            result[channel] = {"writes": rows[channel][::-1]}
+            if channel in seeds:
+                result[channel]["seed"] = self.load(seeds[channel].type, seeds[channel].data)
+        return result
+
+    def past(self, place: Mapping[str, Any], one: StoredCheckpoint, history: ThreadHistory) -> CheckpointTuple:
+        """Return a checkpoint of the history."""
+        ns = place["checkpoint_ns"]
+        return self._tuple(
+            place, one, self.load(one.type, one.data), lambda name, version: history.value(ns, name, version),
+            history.writes(ns, one.id),
+        )  # fmt: skip
+
+    def metadata(self, one: StoredCheckpoint) -> Any:
+        """Return the metadata of a checkpoint."""
+        return self.load(one.metadata_type, one.metadata)
+
+    def load(self, kind: str, data: str) -> Any:
+        """Return a value that the serializer has written."""
+        return loaded(self._serde, kind, data)
+
+    def _tuple(
+        self, place: Mapping[str, Any], one: StoredCheckpoint, bare: Any,
+        value_of: Callable[[str, Version], StoredValue | None], writes: Mapping[str, TaskWrites],
+    ) -> CheckpointTuple:  # fmt: skip
+        values: dict[str, Any] = {}
+        checkpoint: Any = {**bare, "channel_values": values}
+        for channel, version in bare["channel_versions"].items():
+            value = value_of(channel, version)
+            if value is not None and value.type != "empty":
+                values[channel] = self.load(value.type, value.data)
+        return CheckpointTuple(
+            config={"configurable": {**place, "checkpoint_id": one.id}},
+            checkpoint=checkpoint,
+            metadata=self.metadata(one),
+            parent_config={"configurable": {**place, "checkpoint_id": one.parent_id}} if one.parent_id else None,
+            pending_writes=[
+                (task_id, item.channel, self.load(item.type, item.data)) for task_id, item in sorted_writes(writes)
+            ],
+        )
+
+
+def _has(space: Namespace, channel: str, version: Version) -> bool:
+    value = space.channels.get(channel)
+    return value is not None and value.version == version
+
+
+def _writes_at(space: Namespace, checkpoint_id: str) -> dict[str, TaskWrites]:
+    return {task_id: one for (at, task_id), one in space.writes.items() if at == checkpoint_id}
