@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from agents import environment
+from agent_programs import environment
 from followed_page import FollowedPage, commands_of, files_of, with_outputs
 from seekpoint.compose import LocalCluster, create_topics_sync
 from terminal_picture import COLUMNS, picture_of

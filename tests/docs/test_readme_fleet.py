@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import environment
+from agent_programs import environment
 from pages import ROOT, blocks
 from seekpoint.schemas.config.settings import Settings
 

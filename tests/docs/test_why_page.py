@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import environment
+from agent_programs import environment
 from followed_page import Command, FollowedPage, commands_of, files_of, same_words, with_outputs
 from pages import ROOT
 from seekpoint.schemas.config.settings import Settings

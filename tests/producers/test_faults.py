@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agents import Agent, agents, check, until
+from agent_programs import Agent, agents, check, until
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.producers import Node, Process
 from seekpoint.producers.process import durable_side

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agents import read_records
+from agent_programs import read_records
 from real_runs import NO_RUNS, RUNS, journal_run, load_runs
 from seekpoint.consumers import Recovery
 from seekpoint.producers import Node

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import typer
 
-from agents import environment
+from agent_programs import environment
 from health_pages import get
 from seekpoint.console.services import worker_service
 from seekpoint.console.services.worker_service import WorkerService, agents_in, limits_of

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from agents import environment
+from agent_programs import environment
 from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.consumers.kafka.faust_delivery import FaustDelivery
 from seekpoint.producers.sync import SyncNode

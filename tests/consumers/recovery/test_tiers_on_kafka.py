@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from agents import until
+from agent_programs import until
 from owners import Owner
 from raw_kafka import RawKafka
 from seekpoint.consumers import Recovery, Tier

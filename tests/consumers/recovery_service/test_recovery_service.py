@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from agents import Agent, environment, until
+from agent_programs import Agent, environment, until
 from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.recovery.dead_letters import DeadLetters

@@ -17,7 +17,7 @@ import redis
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agents import until
+from agent_programs import until
 from seekpoint.compose import LocalCluster
 from seekpoint.consumers.staging import Pace, Plan, Replay, Selection
 from seekpoint.consumers.staging.copy.headers import Origin

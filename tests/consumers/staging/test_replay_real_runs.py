@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from agents import read_records
+from agent_programs import read_records
 from seekpoint.compose import create_topics
 from seekpoint.consumers import Projector, Recovery, staging
 from seekpoint.consumers.staging import MaskRules, Plan, Replay

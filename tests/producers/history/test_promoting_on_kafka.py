@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import check, environment
+from agent_programs import check, environment
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
 from seekpoint.schemas import bodies as b

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agents import Found, _claim, _own, decode, fold_by_checker
+from agent_programs import Found, _claim, _own, decode, fold_by_checker
 from late_log import FAST, LateLog, break_things
 from seekpoint.producers import Appended, Node, SharedProcess
 from seekpoint.schemas.bodies.entry import new_id

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agents import Found, decode, fold_by_checker
+from agent_programs import Found, decode, fold_by_checker
 from late_log import FAST, LateLog, break_things
 from open_processes import handle_of
 from seekpoint.producers import Node, Process

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from agents import decode, read_records
+from agent_programs import decode, read_records
 from seekpoint.producers import Client
 from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
 from seekpoint.schemas import Settings

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents import decode, read_records
+from agent_programs import decode, read_records
 from ledger_fleet import WorkerFleet
 from seekpoint.producers import Client
 from seekpoint.schemas import Settings

@@ -13,7 +13,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from agents import until
+from agent_programs import until
 from seekpoint.schemas import Settings
 from seekpoint.schemas.config.cluster_profiles import Cluster
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agents import environment
+from agent_programs import environment
 from ledger_run import Judged, judge, ledger_server
 from seekpoint.producers import Client
 from seekpoint.schemas import Settings

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents import decode, environment, read_records
+from agent_programs import decode, environment, read_records
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
 

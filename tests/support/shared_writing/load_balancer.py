@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from agents import environment
+from agent_programs import environment
 from seekpoint.schemas.config.settings import Settings
 
 PROGRAM = Path(__file__).parent / "shared_server.py"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from agents import environment, until
+from agent_programs import environment, until
 from health_pages import get
 from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
 from seekpoint.console.services.recovery_metrics import recovery_families

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import environment, until
+from agent_programs import environment, until
 from seekpoint.compose import create_topics_sync
 from seekpoint.console.services.dispatcher_service import DispatcherHealth, dispatcher_families, load_connectors
 from seekpoint.consumers.heartbeats.health_port import HealthPort

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import environment
+from agent_programs import environment
 from seekpoint.console.services.worker_service import agents_in
 from seekpoint.schemas.config.settings import Settings
 from shells import Shell
