@@ -143,7 +143,7 @@ def test_whatever_a_process_offers_a_check_has_decided_about() -> None:
     decided = {
         # take a place in the order of the calls: answered from the record, or never
         *("step", "tool", "wrap_tool", "decide", "wrap_model", "effect", "set_budget", "sample", "now", "uuid"),
-        *("random", "sleep", "sleep_until", "gate", "receive", "spawn", "shared", "turns", "patched"),
+        *("decide_stream", "random", "sleep", "sleep_until", "gate", "receive", "spawn", "shared", "turns", "patched"),
         # branches, whose calls take places
         *("gather", "race", "branch"),
         # content, which takes a place too

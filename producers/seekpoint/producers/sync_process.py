@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from seekpoint.consumers import Report
     from seekpoint.producers.durable.call_results import GateAnswer, ReceivedSignal
+    from seekpoint.producers.durable.decisions.stream_signatures import BlockingStreamCall
     from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.durable.steps.call_signatures import (
         BlockingDecideCall,
@@ -242,6 +243,7 @@ class SyncProcess(SyncProxy):
         step: BlockingStepCall
         tool: BlockingStepCall
         decide: BlockingDecideCall
+        decide_stream: BlockingStreamCall
         effect: BlockingEffectCall
         turns = blocking(_target.turns)
         invocation = blocking(_target.invocation)

@@ -71,6 +71,25 @@ def test_a_stream_tells_running_totals() -> None:
     assert model_in(events) == "claude-x"
 
 
+def test_google_counts_thoughts_beside_the_output_and_leaves_out_counts_of_zero() -> None:
+    """Its JSON, and what its Python client makes of it; of a stream, the newest totals."""
+    counts = {
+        "promptTokenCount": 100,
+        "cachedContentTokenCount": 60,
+        "candidatesTokenCount": 20,
+        "totalTokenCount": 125,
+    }
+    answer = {"modelVersion": "gemini-x", "usageMetadata": {**counts, "thoughtsTokenCount": 5}}
+    assert (usage_in(answer), model_in(answer)) == (Usage(40, 25, 60, None, 5), "gemini-x")
+    assert usage_in([{"usageMetadata": {"promptTokenCount": 100, "totalTokenCount": 100}}, answer]) == usage_in(answer)
+    assert usage_in({"usageMetadata": {"promptTokenCount": 7, "totalTokenCount": 7}}) == Usage(7, 0)
+    client = SimpleNamespace(
+        model_version="gemini-x",
+        usage_metadata=SimpleNamespace(prompt_token_count=3, candidates_token_count=4, tool_use_prompt_token_count=2),
+    )
+    assert (usage_in(client), model_in(client)) == (Usage(5, 4), "gemini-x")
+
+
 def test_a_usage_comes_back_from_the_journal() -> None:
     """What was known is known, what was not is not."""
     assert Usage.from_dict(Usage(1, None, 0).to_dict()) == Usage(1, None, 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, cast
 
 from seekpoint.producers.durable.durable_process import DurableCalls
@@ -30,13 +30,16 @@ from seekpoint.schemas.errors import ReplayDivergence
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from seekpoint.producers.durable.decisions.decision_streams import DecisionStream, LiveChunks
     from seekpoint.producers.durable.decisions.prompts import Prompts
+    from seekpoint.producers.durable.decisions.stream_signatures import StreamCall
     from seekpoint.producers.durable.decisions.usage import Usage
     from seekpoint.producers.durable.steps.call_signatures import DecideCall, DecisionOptions
     from seekpoint.schemas.values.value_types import ValueType
 
 __all__ = ["DecisionCalls"]
-_OPTIONS = ("key", "retry", "timeout", "usage", "policy", "estimate", "on_chunk")
+_STREAM_OPTIONS = ("key", "retry", "timeout", "usage", "policy", "estimate")
+_OPTIONS = (*_STREAM_OPTIONS, "on_chunk")
 _MODEL_CALL: Mapping[str, int] = {"model_calls": 1}
 _TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
 
@@ -44,6 +47,10 @@ _TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
 def _as_decide_call(call: Callable[..., Any]) -> DecideCall:
     """Return ``call`` as it is: for type checkers it has the signature of a decision."""
     return cast("DecideCall", call)
+
+
+def _as_stream_call(call: Callable[..., Any]) -> StreamCall:
+    return cast("StreamCall", call)
 
 
 class DecisionCalls(DurableCalls):
@@ -80,6 +87,26 @@ class DecisionCalls(DurableCalls):
         check_options("decide", None, how, dict.fromkeys(_OPTIONS))
         return self._decided(name, call, request, result_type(call), **how)
 
+    @_as_stream_call
+    def decide_stream(
+        self, name: str, call: Callable[..., Any], request: Any, **how: Unpack[DecisionOptions]
+    ) -> DecisionStream:
+        """Call a model whose answer is a stream; yield each chunk as it comes, later runs those of the record.
+
+        ``async for chunk in process.decide_stream(name, call, request): ...``. It is one decision, as of ``decide``,
+        with the same options without ``on_chunk``. The loop ends once the whole stream is recorded. A crash before that
+        makes the call again, with other chunks: act on what came after the loop, not in it. ``aclose()`` stops the call
+        at its next chunk, and records what came until then, with an unknown usage. An error after the first chunk is
+        recorded without the chunks, and is not retried, because the code has seen a part of the stream. While branches
+        run (``gather``), the first chunk comes once the stream is recorded.
+        """
+        check_options("decide_stream", None, how, dict.fromkeys(_STREAM_OPTIONS))
+        from seekpoint.producers.durable.decisions.decision_streams import DecisionStream, LiveChunks
+
+        live, process = LiveChunks(), self._durable
+        decision = self._decided(name, call, request, result_type(call), live=live, **how)
+        return DecisionStream(live, decision, lambda: process.matcher.branch_task() is not None)
+
     def _decided(
         self,
         name: str,
@@ -94,6 +121,7 @@ class DecisionCalls(DurableCalls):
         policy: str | None = None,
         estimate: Mapping[str, Any] | None = None,
         on_chunk: Callable[[Any], object] | None = None,
+        live: LiveChunks | None = None,
     ) -> Coroutine[Any, Any, Any]:
         process = self._durable
         if process.model is not None:
@@ -111,6 +139,8 @@ class DecisionCalls(DurableCalls):
         record = place.record
         if record is not None:
             if record.status == "succeeded":
+                if live is not None:
+                    live.recorded = partial(answered, record, kind, process, place)
                 return process.in_order(place, answered, record, kind, process, place)
             if record.status == "failed":
                 return process.in_order(place, failed, record, process, place)
@@ -130,8 +160,9 @@ class DecisionCalls(DurableCalls):
         policy = policy if policy is not None or agent is None else agent.version
         asked = members_of(request)
         attempts = DecisionAttempts(
-            process, place, work, request=asked, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk
-        )
+            process, place, work, request=asked, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk,
+            live=live,
+        )  # fmt: skip
         return process.in_order(place, spanned(process, "decision", name, place, asked, attempts.through))
 
     def wrap_model(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,9 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.errors import InvalidSetting, ReplayDivergence
 from seekpoint.schemas.values.json_values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.decisions.decision_streams import LiveChunks
 
 __all__ = ["DecisionAttempts", "check_usage", "raise_difference", "tool_calls_in"]
 
@@ -34,6 +37,8 @@ class DecisionAttempts(Attempts):
     policy: str | None = None
     usage: Callable[[Any], Usage | None] | Usage | None = None
     on_chunk: Callable[[Any], object] | None = None
+    live: LiveChunks | None = None
+    """Where the chunks go that are read while the decision runs; None if nobody reads them before it ends."""
 
     def _start(self) -> float:
         process, place, work = self.process, self.place, self.work
@@ -51,19 +56,45 @@ class DecisionAttempts(Attempts):
     async def _whole(self, answer: Any) -> Any:
         """Return a stream as a list of its chunks, a blocking one read in a thread; any other value as it is."""
         plain = _plain if self.work.kind is None else _as_it_is  # a model is rebuilt by its annotation
+        pull: Callable[[], Coroutine[Any, Any, Any]]
         if isinstance(answer, AsyncIterable):
-            return [self._seen(plain(chunk)) async for chunk in answer]
-        if isinstance(answer, Iterator):
-            pull, chunks = partial(next, answer, _NO_MORE), []
-            while (chunk := await self.process.in_body_thread(pull)) is not _NO_MORE:
-                chunks.append(self._seen(plain(chunk)))
-            return chunks
-        return plain(answer)
+            source: Any = aiter(answer)
+            pull = partial(_next_of, source)
+        elif isinstance(answer, Iterator):
+            source = answer
+            pull = partial(self.process.in_body_thread, partial(next, answer, _NO_MORE))
+        elif self.live is not None:
+            raise InvalidSetting("the answer of a stream is an iterator of its chunks", found=type(answer).__name__)
+        else:
+            return plain(answer)
+        chunks: list[Any] = []
+        while (chunk := await pull()) is not _NO_MORE:
+            chunks.append(self._seen(plain(chunk)))
+            if self.live is not None and self.live.is_closed:
+                await self._close(source)
+                break
+        return chunks
 
     def _seen(self, chunk: Any) -> Any:
         if self.on_chunk is not None:
             self.on_chunk(chunk)
+        if self.live is not None:
+            self.live.put(chunk)
         return chunk
+
+    async def _close(self, source: Any) -> None:
+        """Close a stream that is not read to its end."""
+        assert self.live is not None
+        self.live.is_cut = True
+        if hasattr(source, "aclose"):
+            await source.aclose()
+        elif hasattr(source, "close"):
+            await self.process.in_body_thread(source.close)
+
+    async def _fail(self, error: Exception, began: float) -> None:
+        if self.live is not None and self.live.is_begun:
+            self.attempts_max = self.attempt  # the code has seen a part of this attempt
+        await super()._fail(error, began)
 
     async def _succeed(self, value: Any, began: float) -> Any:
         text, result = journaled(value, self.work.kind, self.place.key, self.process, self.work.call)
@@ -85,6 +116,8 @@ class DecisionAttempts(Attempts):
 
     def _usage_of(self, value: Any, result: Any) -> Usage | None:
         """Return the usage in ``value``, the response as plain values; a function reads it from what the code gets."""
+        if self.live is not None and self.live.is_cut:  # what a model counted so far is not what it will count
+            return None
         try:
             found = self.usage(result) if callable(self.usage) else self.usage or usage_in(value)
             if found is None or isinstance(found, Usage):
@@ -128,6 +161,10 @@ async def raise_difference(process: DurableProcess, error: ReplayDivergence, req
     raise error
 
 
+async def _next_of(source: AsyncIterator[Any]) -> Any:
+    return await anext(source, _NO_MORE)
+
+
 def _as_it_is(value: Any) -> Any:
     return value
 
@@ -142,7 +179,12 @@ def _plain(value: Any) -> Any:
 
 
 def tool_calls_in(answer: Any) -> list[Any] | None:
-    """Return the tool calls of an OpenAI- or Anthropic-shaped response; None if there are none."""
+    """Return the tool calls of a response of OpenAI's, Anthropic's or Google's shape; None if there are none.
+
+    Of a stream, those that its last chunk has under ``tool_calls``: the summary of an adapter.
+    """
+    if isinstance(answer, list):
+        return _list_in(answer[-1], "tool_calls") or None if answer and isinstance(answer[-1], Mapping) else None
     if not isinstance(answer, Mapping):
         return None
     found: list[Any] = []
@@ -152,6 +194,11 @@ def tool_calls_in(answer: Any) -> list[Any] | None:
     for name, kind in (("content", "tool_use"), ("output", "function_call")):
         parts = _list_in(answer, name)
         found += [part for part in parts if isinstance(part, Mapping) and part.get("type") == kind]
+    for candidate in _list_in(answer, "candidates"):
+        content = candidate.get("content") if isinstance(candidate, Mapping) else None
+        for part in _list_in(content, "parts") if isinstance(content, Mapping) else ():
+            call = (part.get("functionCall") or part.get("function_call")) if isinstance(part, Mapping) else None
+            found += [call] if isinstance(call, Mapping) else ()
     return found or None
 
 

@@ -2,18 +2,31 @@
 
 Shapes known (plain dicts and the clients' objects alike): OpenAI chat completions (``prompt_tokens``, cached tokens
 inside them), OpenAI responses (``input_tokens`` with ``input_tokens_details``), Anthropic messages (``input_tokens``
-beside ``cache_read_input_tokens`` and ``cache_creation_input_tokens``), and the events of their streams.
+beside ``cache_read_input_tokens`` and ``cache_creation_input_tokens``), Google's ``usageMetadata``, and the events of
+their streams.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Usage", "model_in", "usage_in"]
+
+_GOOGLE: Final[Mapping[str, tuple[str, str]]] = {
+    "usageMetadata": ("usageMetadata", "usage_metadata"),
+    "modelVersion": ("modelVersion", "model_version"),
+    "promptTokenCount": ("promptTokenCount", "prompt_token_count"),
+    "candidatesTokenCount": ("candidatesTokenCount", "candidates_token_count"),
+    "cachedContentTokenCount": ("cachedContentTokenCount", "cached_content_token_count"),
+    "thoughtsTokenCount": ("thoughtsTokenCount", "thoughts_token_count"),
+    "toolUsePromptTokenCount": ("toolUsePromptTokenCount", "tool_use_prompt_token_count"),
+    "totalTokenCount": ("totalTokenCount", "total_token_count"),
+}
+"""The names of Google's JSON, with those that its Python client has for them."""
 
 
 class Usage(FrozenStruct, frozen=True):
@@ -55,7 +68,7 @@ def usage_in(answer: Any) -> Usage | None:
     """Return the usage in ``answer``: a response, or the list of a stream's events; None if there is none."""
     if _is_list(answer):
         return _streamed(answer)
-    found = _part(answer, "usage")
+    found = _usage_part(answer)
     return None if found is None else _usage(found)
 
 
@@ -63,9 +76,10 @@ def model_in(answer: Any) -> str | None:
     """Return the name of the model in ``answer``."""
     for one in answer if _is_list(answer) else (answer,):
         for holder in (one, _part(one, "message"), _part(one, "response")):
-            model = _part(holder, "model")
-            if isinstance(model, str) and model:
-                return model
+            for name in ("model", *_GOOGLE["modelVersion"]):
+                model = _part(holder, name)
+                if isinstance(model, str) and model:
+                    return model
     return None
 
 
@@ -74,13 +88,20 @@ def _streamed(events: Sequence[Any]) -> Usage | None:
     merged: dict[str, int] = {}
     for event in events:
         for holder in (event, _part(event, "message"), _part(event, "response")):
-            found = _part(holder, "usage")
+            found = _usage_part(holder)
             if found is not None:
                 merged |= _usage(found).to_dict()
     return Usage(**merged) if merged else None
 
 
+def _usage_part(holder: Any) -> Any:
+    found = _part(holder, "usage")
+    return _google(holder, "usageMetadata") if found is None else found
+
+
 def _usage(found: Any) -> Usage:
+    if _google(found, "totalTokenCount") is not None or _google(found, "promptTokenCount") is not None:
+        return _google_usage(found)
     if _part(found, "prompt_tokens") is not None or _part(found, "completion_tokens") is not None:
         names = ("prompt_tokens", "completion_tokens", "prompt_tokens_details", "completion_tokens_details")
         return _inclusive(found, *names)
@@ -103,6 +124,26 @@ def _inclusive(found: Any, read: str, written: str, read_details: str, written_d
         cached_tokens=cached,
         reasoning_tokens=_count(_part(found, written_details), "reasoning_tokens"),
     )
+
+
+def _google_usage(found: Any) -> Usage:
+    """Subtract the cached tokens, which Google counts as input; add those of thoughts, which it does not as output."""
+    known = {name: count if type(count := _google(found, name)) is int and count >= 0 else None for name in _GOOGLE}
+    whole, cached, thoughts = known["promptTokenCount"], known["cachedContentTokenCount"], known["thoughtsTokenCount"]
+    written, of_tools = known["candidatesTokenCount"], known["toolUsePromptTokenCount"]
+    if written is None and known["totalTokenCount"] is not None:
+        written = 0  # it leaves out counts of 0
+    return Usage(
+        input_tokens=None if whole is None else max(0, whole + (of_tools or 0) - (cached or 0)),
+        output_tokens=None if written is None else written + (thoughts or 0),
+        cached_tokens=cached,
+        reasoning_tokens=thoughts,
+    )
+
+
+def _google(holder: Any, name: str) -> Any:
+    """Return a part by its name in Google's JSON, or by that of Google's Python client."""
+    return next((found for one in _GOOGLE[name] if (found := _part(holder, one)) is not None), None)
 
 
 def _count(holder: Any, name: str) -> int | None:

@@ -23,7 +23,8 @@ _ERRNOS: Final = frozenset({
 _CLASSES: Final = frozenset({
     "aiohttp.ClientConnectionError", "aiohttp.ClientPayloadError", "anthropic.APIConnectionError",
     "httpcore.NetworkError", "httpcore.RemoteProtocolError", "httpcore.TimeoutException", "httpx.NetworkError",
-    "httpx.ProxyError", "httpx.RemoteProtocolError", "httpx.TimeoutException", "openai.APIConnectionError",
+    "httpx.ProxyError", "httpx.RemoteProtocolError", "httpx.TimeoutException", "httpx2.NetworkError",
+    "httpx2.ProxyError", "httpx2.RemoteProtocolError", "httpx2.TimeoutException", "openai.APIConnectionError",
     "redis.ConnectionError", "redis.TimeoutError", "requests.ChunkedEncodingError", "requests.ConnectionError",
     "requests.Timeout", "socket.gaierror", "ssl.SSLEOFError", "ssl.SSLZeroReturnError", "urllib3.IncompleteRead",
     "urllib3.NewConnectionError", "urllib3.ProtocolError", "urllib3.TimeoutError",
