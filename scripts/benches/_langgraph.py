@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from itertools import pairwise
@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 
 from _rival_program import STEPS, rival_program, seconds_at_once
 
-__all__ = ["run_seconds", "step_ms"]
+__all__ = ["run_seconds", "step_ms", "threads_of"]
 
 
 class Count(TypedDict):
@@ -46,8 +46,15 @@ async def run_seconds(path: Path, runs: int) -> float:
 @asynccontextmanager
 async def _graph(path: Path, steps: int, at_step: Any) -> AsyncIterator[Any]:
     """Give a function that runs a thread of so many steps, by its name."""
-    graphs: Any = import_module("langgraph.graph")
     savers: Any = import_module("langgraph.checkpoint.sqlite.aio")
+    async with savers.AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+        await saver.conn.execute("PRAGMA synchronous = FULL")
+        yield threads_of(saver, steps, at_step)
+
+
+def threads_of(saver: Any, steps: int, at_step: Callable[[], object]) -> Callable[[str], Awaitable[None]]:
+    """Return a function that runs a thread of so many steps, by its name, with its checkpoints in ``saver``."""
+    graphs: Any = import_module("langgraph.graph")
 
     async def node(state: Count) -> dict[str, Any]:
         at_step()
@@ -60,15 +67,13 @@ async def _graph(path: Path, steps: int, at_step: Any) -> AsyncIterator[Any]:
     graph.add_node("node", node)
     graph.add_edge(graphs.START, "node")
     graph.add_conditional_edges("node", following, ["node", graphs.END])
-    async with savers.AsyncSqliteSaver.from_conn_string(str(path)) as saver:
-        await saver.conn.execute("PRAGMA synchronous = FULL")
-        compiled = graph.compile(checkpointer=saver)
+    compiled = graph.compile(checkpointer=saver)
 
-        async def run(name: str) -> None:
-            config: Any = {"configurable": {"thread_id": name}, "recursion_limit": steps + 10}
-            await compiled.ainvoke({"count": 0}, config, durability="sync")
+    async def run(name: str) -> None:
+        config: Any = {"configurable": {"thread_id": name}, "recursion_limit": steps + 10}
+        await compiled.ainvoke({"count": 0}, config, durability="sync")
 
-        yield run
+    return run
 
 
 if __name__ == "__main__":
