@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.history_points import HistoryPoint
     from seekpoint.producers.history.lineages import ProcessLineage
     from seekpoint.producers.history.many_reruns import ScoredRerun
+    from seekpoint.producers.history.process_records import ProcessRecord
     from seekpoint.producers.history.promoting import PromotePlan
     from seekpoint.producers.history.rerunning import Rerun
     from seekpoint.producers.history.rewinding import RewindPlan
@@ -79,6 +80,7 @@ else:  # loaded at first use
             "Prices": "seekpoint.producers.durable.decisions.prices",
             "ProcessDiff": "seekpoint.producers.history.comparing",
             "ProcessLineage": "seekpoint.producers.history.lineages",
+            "ProcessRecord": "seekpoint.producers.history.process_records",
             "PromotePlan": "seekpoint.producers.history.promoting",
             "Rate": "seekpoint.producers.durable.steps.rates",
             "Reconciled": "seekpoint.producers.durable.effects.connectors",
@@ -132,6 +134,7 @@ __all__ = [
     "Process",
     "ProcessDiff",
     "ProcessLineage",
+    "ProcessRecord",
     "ProcessShared",
     "PromotePlan",
     "Rate",

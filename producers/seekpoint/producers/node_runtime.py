@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies import Body
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.log.log_ports import LogReader, LogWriter
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["NodeRuntime", "SharedClaims"]
 
@@ -54,6 +55,10 @@ class SharedClaims(Protocol):
 
     async def let_go(self, process_id: str) -> None:
         """Drop the claim of a process once nothing of it is under way: this node opens the process for itself."""
+        ...
+
+    async def read_followed(self, process_id: str) -> State | None:
+        """Return the state of a process as of now, if this node follows it; else None."""
         ...
 
     async def close(self) -> None:

@@ -117,6 +117,7 @@ class SyncNode(_SyncMain):
         run = blocking(_target.run)
         recover = blocking(_target.recover)
         entries = blocking(_target.entries)
+        records = blocking(_target.records)
         signal = blocking(_target.signal)
         is_delivered = blocking(_target.is_delivered)
         approve = blocking(_target.approve)

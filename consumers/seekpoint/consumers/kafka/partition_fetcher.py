@@ -105,8 +105,8 @@ class PartitionFetcher:
                     hits = [each for each in hits if offset_of(each) < stop]
                 width = sum(map(len, messages)) + sum(len(each.key() or b"") for each in messages)
                 records = [record_of(partition, each) for each in hits if keys is None or each.key() is not None]
-                first = landmark_of(messages[0]) if messages else None
-                yield Batch(records, len(messages), width, min(position, stop), first)
+                first, last = (landmark_of(messages[0]), landmark_of(messages[-1])) if messages else (None, None)
+                yield Batch(records, len(messages), width, min(position, stop), first, last)
                 idle.restart()
             elif position < stop and not idle.is_diagnosed and idle.waited_s > _DIAGNOSE_AFTER_S:
                 idle.is_diagnosed = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator
 from typing import NamedTuple
 
 from seekpoint.consumers.log_reading.scan import entries_of
@@ -10,10 +10,10 @@ from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.schemas.bodies import Custom
 from seekpoint.schemas.bodies.entry import Entry, process_key
 from seekpoint.schemas.errors import JournalGap, UnknownProcess
-from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.log_ports import Batch
 from seekpoint.schemas.log.partition import partition_of
 
-__all__ = ["Logged", "histories", "history", "newest_entry", "whole_history"]
+__all__ = ["Logged", "histories", "history", "kinds_of", "logged_of", "newest_entry", "whole_history"]
 
 _WINDOW = 1_000
 """How many offsets a search from the end reads first. Each further window is twice as large."""
@@ -52,7 +52,7 @@ def history(
     while not selection.is_exhausted:
         try:
             for batch in log.read(partition, position, marks.high, {key}):
-                logged = _logged(recoverer, batch.records)
+                logged = logged_of(recoverer, batch)
                 found = found or bool(logged)
                 selection.refuse_trimmed(logged, marks.low, process_id, partition)
                 if chosen := selection.select(logged):
@@ -92,7 +92,7 @@ def histories(
     marks = log.watermarks(partition)
     start, stop = (marks.low if start is None else start), (marks.high if stop is None else stop)
     for batch in log.read(partition, start, stop, set(keys)):
-        for one in _logged(recoverer, batch.records):
+        for one in logged_of(recoverer, batch):
             found.setdefault(process_key(one.entry.process_id), []).append(one)
     return found
 
@@ -111,7 +111,7 @@ def newest_entry(recoverer: Recoverer, process_id: str, matches: Callable[[Entry
         found = [
             one
             for batch in log.read(partition, start, stop, {key})
-            for one in _logged(recoverer, batch.records)
+            for one in logged_of(recoverer, batch)
             if matches(one.entry)
         ]
         if found:
@@ -120,8 +120,9 @@ def newest_entry(recoverer: Recoverer, process_id: str, matches: Callable[[Entry
     return None
 
 
-def _logged(recoverer: Recoverer, records: Iterable[Record]) -> list[Logged]:
-    decoded = entries_of(records, recoverer.log, recoverer.add_dead_letter)
+def logged_of(recoverer: Recoverer, batch: Batch) -> list[Logged]:
+    """Decode the records of a batch. Poison becomes dead letters, and is left out."""
+    decoded = entries_of(batch.records, recoverer.log, recoverer.add_dead_letter)
     return [Logged(record.offset, record.timestamp_ms, entry) for record, entry in decoded]
 
 
@@ -144,7 +145,7 @@ class _EntryFilter:
         if not self._started:
             logged = self._from_first(logged)
         if self._kinds is not None:
-            logged = [one for one in logged if not self._kinds.isdisjoint(_kinds_of(one.entry))]
+            logged = [one for one in logged if not self._kinds.isdisjoint(kinds_of(one.entry))]
         if self._left is not None:
             logged = logged[: self._left]
             self._left -= len(logged)
@@ -170,6 +171,7 @@ class _EntryFilter:
         return []
 
 
-def _kinds_of(entry: Entry) -> tuple[str, ...]:
+def kinds_of(entry: Entry) -> tuple[str, ...]:
+    """Return the kinds by which an entry is selected: that of its body, and the one that a program gave its record."""
     body = entry.body
     return (entry.kind, body.kind) if isinstance(body, Custom) else (entry.kind,)

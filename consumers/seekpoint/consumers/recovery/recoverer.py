@@ -125,6 +125,16 @@ class Recoverer:
         """Return whether entries were deleted since the log began at ``low``. Then a missing entry proves nothing."""
         return self.log.watermarks(partition).low > low
 
+    def readable_end(self, partition: int, process_id: str) -> int:
+        """Return the offset below which everything that was acknowledged before this call can be read.
+
+        Raises ``TransactionOpen`` if another producer's transaction hides part of it.
+        """
+        extent = self._ends.extent(partition)
+        if extent.hidden:
+            raise hidden_end_error(extent, partition, process_id)
+        return extent.high
+
     def recover_many(self, process_ids: Iterable[str], *, must_be_current: bool = False) -> dict[str, Recovered]:
         """Return the states of several processes, with one scan a partition. An unknown one has ``known`` False."""
         found: dict[str, Recovered] = {}

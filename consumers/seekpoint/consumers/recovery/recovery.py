@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Iterable
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -35,6 +35,7 @@ __all__ = ["Recovery"]
 T = TypeVar("T")
 
 _FOLLOW_INTERVAL_S = 0.1
+_ENDED: Any = object()
 
 
 class Recovery:
@@ -203,15 +204,21 @@ class Recovery:
 
         named_process_key(process_id)
         batches = history(self.blocking, process_id, from_seq=from_seq, kinds=kinds, limit=limit, follow=follow)
-        try:
-            while (batch := await self._run(lambda: next(batches, None))) is not None:
+        async with contextlib.aclosing(self.in_threads(batches)) as read:
+            async for batch in read:
                 for logged in batch:
                     yield logged
                 if not batch:
                     await asyncio.sleep(_FOLLOW_INTERVAL_S)
+
+    async def in_threads(self, blocking: Generator[T, None, None]) -> AsyncGenerator[T, None]:
+        """Yield what a generator yields that blocks. It runs in the recovery's threads."""
+        try:
+            while (made := await self._run(lambda: next(blocking, _ENDED))) is not _ENDED:
+                yield made
         finally:
             with contextlib.suppress(ValueError):  # a cancelled read still runs in its thread and ends there
-                batches.close()
+                blocking.close()
 
     def close(self) -> None:
         """Close threads and connections. May block for a moment; idempotent."""

@@ -113,7 +113,8 @@ class SqliteLog:
                 records = query.records(connection, start)
             end = records[-1].offset + 1 if len(records) >= _BATCH else stop
             size = sum(len(one.key or b"") + len(one.value or b"") for one in records)
-            yield Batch(records, len(records), size, end, Landmark(records[0].offset, EPOCH) if records else None)
+            first, last = [Landmark(one.offset, EPOCH) for one in (*records[:1], *records[-1:])] or (None, None)
+            yield Batch(records, len(records), size, end, first, last)
             start = end
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.waits.shared_values import check_ownable
@@ -14,7 +15,7 @@ from seekpoint.producers.shared_writing.shared_appends import SharedAppends
 from seekpoint.producers.tail.tailer import not_started
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas.bodies.entry import new_id
-from seekpoint.schemas.errors import HandleClosed
+from seekpoint.schemas.errors import HandleClosed, SeekpointError
 
 if TYPE_CHECKING:
     from seekpoint.schemas.bodies import Body
@@ -54,6 +55,14 @@ class SharedWrites:
     async def read(self, process_id: str) -> State:
         """Return the state of a process as of now."""
         return await self._of(process_id).claim.read()
+
+    async def read_followed(self, process_id: str) -> State | None:
+        """Return the state of a process as of now, if this node follows it; else None."""
+        appends = self._kept.get(process_id)
+        with suppress(SeekpointError):  # it stopped following: a recovery tells what is wrong
+            if appends is not None and appends.claim.followed() is not None:
+                return await appends.claim.read()
+        return None
 
     def known(self, process_id: str) -> State | None:
         """Return the newest state of a process that this node has read; None if it does not follow the process."""

@@ -65,6 +65,8 @@ class Batch(NamedTuple):
     """The offset below which everything has been read; offsets may have holes."""
     first: Landmark | None = None
     """The first record that was read, whatever its key."""
+    last: Landmark | None = None
+    """The last one."""
 
 
 class Watermarks(NamedTuple):

@@ -92,12 +92,12 @@ class MemoryLog:
                     raise JournalGap(
                         "history is gone", journal=self.name, partition=partition, low=part.low, high=part.high
                     )
-                first = bisect_left(part.records, start, key=lambda record: record.offset)
-                found = [record for record in part.records[first : first + 500] if record.offset < stop]
+                place = bisect_left(part.records, start, key=lambda record: record.offset)
+                found = [record for record in part.records[place : place + 500] if record.offset < stop]
             end = found[-1].offset + 1 if len(found) == 500 else stop
             selected = found if keys is None else [record for record in found if record.key in keys]
-            landmark = part.landmark(found[0].offset) if found else None
-            yield Batch(selected, len(found), sum(_size(record) for record in found), end, landmark)
+            first, last = [part.landmark(record.offset) for record in (*found[:1], *found[-1:])] or (None, None)
+            yield Batch(selected, len(found), sum(_size(record) for record in found), end, first, last)
             start = end
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int:

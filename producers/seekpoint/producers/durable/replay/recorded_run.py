@@ -65,8 +65,8 @@ def ended_by(entry: Entry, before: Mapping[str, Call], draft: Draft) -> Iterator
 class Admission:
     """Which entries of a process are valid: not those of fenced owners, and no duplicates."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.draft = Draft()
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, draft: Draft | None = None) -> None:
+        self.draft = draft or Draft()
         """Return the state after the entries so far."""
         self._limits = limits
 
