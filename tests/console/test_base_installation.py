@@ -133,6 +133,7 @@ def test_a_worker_and_a_client_on_a_file_need_no_extra(folder: Path) -> None:
         (["up"], "local"),
         (["demo"], "local"),
         (["console"], "console"),
+        (["mcp"], "mcp"),
     ],
 )
 def test_what_needs_an_extra_names_it(folder: Path, words: list[str], extra: str) -> None:

@@ -10,7 +10,7 @@ __all__ = ["SECTIONS", "SectionedGroup", "section_of"]
 
 SECTIONS = {
     "Run agents": "run worker workers submit result schedules",
-    "Look at processes": "console top ps state log steps trace costs lineage diff",
+    "Look at processes": "console mcp top ps state log steps trace costs lineage diff",
     "Answer and stop": "gates approve deny signal suspend resume cancel redrive budget shared effects",
     "Go back and try again": "rewind fork promote rerun replay-check",
     "Move data": "export import replay copy",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEBUG_VARIABLE",
+    "error_facts",
     "is_debug",
     "report",
     "set_debug",
@@ -49,7 +50,8 @@ def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
         for line in scrub("".join(traceback.format_exception(error))).splitlines():
             say(line)
     if isinstance(error, SeekpointError):
-        fail(scrub(_line(error)), code=type(error).__name__, about=_scrubbed(_about(error), scrub))
+        facts = error_facts(error, scrub)
+        fail(scrub(_line(error)), code=facts.pop("code"), about=facts)
         return exit_code_of(type(error))
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         fail(scrub(f"cannot write: {error}; the output is incomplete"), code="CannotWrite")
@@ -58,6 +60,12 @@ def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
     request = "" if is_debug() else "; please report it with the output of --debug"
     fail(scrub(f"unexpected {type(error).__name__}: {text}{request}"), code="Unexpected")
     return EXIT_FAULT
+
+
+def error_facts(error: SeekpointError, scrub: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return an error as ``--json`` prints it, without secrets: ``code``, ``message``, ``advice`` and ``facts``."""
+    about = {"message": error.message, "advice": _advice(error), "facts": error.facts}
+    return {"code": type(error).__name__, **_scrubbed(about, scrub)}
 
 
 def _line(error: SeekpointError) -> str:
@@ -74,10 +82,6 @@ def _advice(error: SeekpointError) -> str:
     from shlex import quote
 
     return re.sub(r"\bPROCESS_ID\b", lambda _: quote(process_id), error.hint)
-
-
-def _about(error: SeekpointError) -> dict[str, Any]:
-    return {"message": error.message, "advice": _advice(error), "facts": error.facts}
 
 
 def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:

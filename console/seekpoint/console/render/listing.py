@@ -32,8 +32,10 @@ class Listed(NamedTuple):
     """The number of offsets of its partition that the view has not applied."""
 
 
-def listed(target: CommandTarget, query: ProcessQuery, *, from_log: bool = False) -> Iterator[Listed]:
-    """Yield the processes that ``query`` wants, in its order.
+def listed(
+    target: CommandTarget, query: ProcessQuery, *, from_log: bool = False, tell: Callable[[str], object] = say
+) -> Iterator[Listed]:
+    """Yield the processes that ``query`` wants, in its order. ``tell`` gets the reason why the log is read.
 
     All processes by id are yielded one by one: from the view in the order of ids, from the log by partition and then by
     id. If the view becomes unusable meanwhile, the processes after the last id come from the log.
@@ -48,16 +50,20 @@ def listed(target: CommandTarget, query: ProcessQuery, *, from_log: bool = False
             yield Listed(one, None, behind[one.partition])
     except ViewGone as gone:
         left = query if query.limit is None else replace(query, limit=query.limit - count)
-        yield from _from_log(target, left, gone.why, last)
+        yield from _from_log(target, left, gone.why, last, tell)
 
 
 def open_states(
-    target: CommandTarget, process_id: str | None, wants: Callable[[Summary], bool]
+    target: CommandTarget,
+    process_id: str | None,
+    wants: Callable[[Summary], bool],
+    *,
+    tell: Callable[[str], object] = say,
 ) -> Iterator[tuple[str, State]]:
     """Yield the state of one process, or without an id of each unfinished process whose summary ``wants`` accepts.
 
     From the view it reads the summaries of the unfinished processes and the states of the wanted ones. Without a usable
-    view it reads the whole log.
+    view it reads the whole log, and ``tell`` gets the reason.
     """
     if process_id is not None:
         yield process_id, target.recoverer.recover(process_id).state
@@ -73,15 +79,17 @@ def open_states(
                     yield one.process_id, states[one.process_id]
                 last = one.process_id
     except ViewGone as gone:
-        for name, _, state in _scanned(target, gone.why, last):
+        for name, _, state in _scanned(target, gone.why, last, tell):
             yield name, state
 
 
 # --- from the log -----------------------------------------------------------------------------------------------------
-def _from_log(target: CommandTarget, query: ProcessQuery, why: str, after: str) -> Iterator[Listed]:
+def _from_log(
+    target: CommandTarget, query: ProcessQuery, why: str, after: str, tell: Callable[[str], object]
+) -> Iterator[Listed]:
     from seekpoint.consumers.view.process_summary import summary_of
 
-    found = _scanned(target, why, after)
+    found = _scanned(target, why, after, tell)
     if query.everything:
         for name, partition, state in found:
             summary = summary_of(partition, name.encode(), state)
@@ -92,9 +100,11 @@ def _from_log(target: CommandTarget, query: ProcessQuery, why: str, after: str) 
         yield Listed(one, None, 0)
 
 
-def _scanned(target: CommandTarget, why: str, after: str) -> Iterator[tuple[str, int, State]]:
+def _scanned(
+    target: CommandTarget, why: str, after: str, tell: Callable[[str], object]
+) -> Iterator[tuple[str, int, State]]:
     """Read the whole log, and yield the processes whose id sorts after ``after``."""
-    say(f"reading from the log: {why}")
+    tell(f"reading from the log: {why}")
     for name, partition, state in process_scan.scan_processes(target):
         if name > after:
             yield name, partition, state
@@ -105,7 +115,7 @@ def _from_view(target: CommandTarget, query: ProcessQuery) -> Iterable[Summary]:
     view = view_of(target)
     if query.newest_first:
         return query.ordered(newest(view, query))
-    found = by_id(view, open_only=query.open_only)
+    found = by_id(view, open_only=query.open_only, after=query.after if query.sort == "id" else None)
     if query.sort == "id":
         return islice(filter(query.wants, found), query.limit)
     return query.ordered(found)

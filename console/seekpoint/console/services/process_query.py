@@ -34,6 +34,8 @@ class ProcessQuery:
     sort: str = "id"
     """``id`` sorts upwards; ``updated``, ``started`` and ``cost`` sort the newest or the greatest first."""
     limit: int | None = None
+    after: str | None = None
+    """Only processes whose id sorts after this one."""
     shared: bool = False
     """Shared values, too, among them the keys of settled effects. Nobody runs them, so none of them is unfinished."""
 
@@ -62,6 +64,7 @@ class ProcessQuery:
             and not (self.waiting and not one.waits_for)
             and not (self.unfinished and one.finished)
             and (self.since_us is None or one.updated_us >= self.since_us)
+            and (self.after is None or one.process_id > self.after)
         )
 
     def ordered(self, found: Iterable[Summary]) -> Iterable[Summary]:

@@ -68,6 +68,17 @@ class CommandTarget:
         """The settings file given with ``--config``; None: the default search."""
         return self._config
 
+    @property
+    def words(self) -> list[str]:
+        """The options of a command line that name the same journal, in this folder and environment."""
+        given = {**self._given, "config": self._config}
+        return [
+            word
+            for name, value in given.items()
+            if value is not None
+            for word in (f"--{name.replace('_', '-')}", str(value))
+        ]
+
     @cached_property
     def settings(self) -> Settings:
         """The settings. Raises ``InvalidSetting``."""

@@ -44,14 +44,17 @@ def no_view(target: CommandTarget, partition: int) -> str:
     return missing_view(partition)
 
 
-def by_id(view: ViewBrowser, *, open_only: bool) -> Iterator[Summary]:
-    """Yield all processes, or the unfinished ones, by id, with a page of each partition in memory."""
-    streams = [_pages_by_id(view, partition, open_only) for partition in range(view.partitions())]
+def by_id(view: ViewBrowser, *, open_only: bool, after: str | None = None) -> Iterator[Summary]:
+    """Yield all processes, or the unfinished ones, by id, with a page of each partition in memory.
+
+    With ``after`` only those whose id sorts after it.
+    """
+    start = (after or "").encode()
+    streams = [_pages_by_id(view, partition, open_only, start) for partition in range(view.partitions())]
     return merge(*streams, key=lambda one: one.process_id)  # by code points, which is the order by UTF-8 bytes
 
 
-def _pages_by_id(view: ViewBrowser, partition: int, open_only: bool) -> Iterator[Summary]:
-    after = b""
+def _pages_by_id(view: ViewBrowser, partition: int, open_only: bool, after: bytes) -> Iterator[Summary]:
     while True:
         with _gone():
             page = _valid(view.page(partition, after, b"", _PAGE_SIZE, open_only=open_only))

@@ -11,7 +11,6 @@ from seekpoint.console.render.process_diffs import diff_columns, diff_rows, same
 from seekpoint.console.render.tables import emit_table
 from seekpoint.console.services.completion import complete_moments
 from seekpoint.console.services.options import AsJson, Wide
-from seekpoint.console.services.send_and_confirm import with_node
 from seekpoint.console.services.target import CommandTarget
 
 __all__ = ["diff"]
@@ -32,7 +31,10 @@ def diff(target: CommandTarget, left: _Side, right: _Side, wide: Wide = False, j
 
     Exits with 1 if they differ.
     """
-    found = with_node(target.reachable(), lambda node: node.diff(left, right))
+    from seekpoint.console.services.process_diff import process_diff
+
+    target.reachable()
+    found = process_diff(target, left, right)
     if json:
         from msgspec import to_builtins
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,16 +14,14 @@ from seekpoint.console.render.tables import Table
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
+    from seekpoint.console.services.judged_entries import JudgedEntry
     from seekpoint.consumers.recovery.process_history import Logged
-    from seekpoint.schemas.folding.fold import Verdict
 
 from seekpoint.console.services.options import AsJson, ProcessId, Wide
 
 __all__ = ["EntryFilter", "log"]
 
 _FOLLOW_INTERVAL_S = 0.2
-
-JudgedEntry = tuple["Logged", "Verdict | None"]
 
 
 def log(
@@ -41,6 +38,7 @@ def log(
 ) -> None:
     """Show a process's entries. With --json, print one object per line."""
     from seekpoint.console.render.entry_lines import ENTRY_COLUMNS, entry_facts, entry_row
+    from seekpoint.console.services.judged_entries import judged_entries
     from seekpoint.schemas.bodies.entry import process_key
     from seekpoint.schemas.log.partition import partition_of
 
@@ -48,7 +46,7 @@ def log(
     _warn_of_unknown_kinds(kinds)
     entry_filter = EntryFilter(from_seq, frozenset(kinds) if kinds else None, limit)
     table = Table(ENTRY_COLUMNS, wide=wide)
-    for batch in _judge_entries(target, process_id, partition, follow):
+    for batch in judged_entries(target, process_id, partition, follow=follow):
         found = [entry_facts(logged, partition, verdict) for logged, verdict in entry_filter.select(batch)]
         if json:
             for facts in found:
@@ -60,20 +58,6 @@ def log(
         _wait(follow and not batch)
     if not entry_filter.has_matched:
         say("no entry matches" if from_seq or kinds else "no entries")
-
-
-def _judge_entries(target: CommandTarget, process_id: str, partition: int, follow: bool) -> Iterator[list[JudgedEntry]]:
-    """Yield batches of entries, each entry with its verdict. If the log was trimmed, the verdict is None."""
-    from seekpoint.consumers.recovery.process_history import history
-    from seekpoint.schemas.folding.fold import advance
-    from seekpoint.schemas.state.process_state import Draft
-
-    low = target.log.watermarks(partition).low
-    if low > 0:
-        warn(f"the log begins at offset {low}: earlier entries were trimmed, so the fold cannot judge the rest")
-    draft, limits = Draft(), target.log.limits
-    for batch in history(target.recoverer, process_id, follow=follow):
-        yield [(one, None if low > 0 else advance(draft, one.offset, one.entry, limits)) for one in batch]
 
 
 def _wait(idle: bool) -> None:

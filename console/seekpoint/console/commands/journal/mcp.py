@@ -1,0 +1,71 @@
+"""``seekpoint mcp``: serve tools that read the journal to a coding agent, over the Model Context Protocol."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seekpoint.console.render.output import announce, say
+from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.target import CommandTarget
+
+__all__ = ["mcp"]
+
+
+def mcp(
+    target: CommandTarget,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--module", "-m", metavar="MODULE", help="A module whose agents replay checks may run."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Serve HTTP of this machine, on this port; 0: any free one.",
+        ),
+    ] = None,
+    result_bytes: Annotated[
+        int, typer.Option("--result-bytes", metavar="N", min=4_000, help="The most bytes of a result.")
+    ] = 40_000,
+    json: AsJson = False,
+) -> None:
+    """Serve read-only tools to a coding agent: over standard input and output, or over HTTP with --port.
+
+    The agent lists processes, their states, calls and entries, compares them, and checks code against recorded runs.
+    """
+    from seekpoint.schemas.config.extras import require_extra
+
+    require_extra("mcp", "the MCP server", "mcp", "mcp_types")
+    target.reachable()
+    import asyncio
+    from importlib.metadata import version
+
+    from seekpoint.console.mcp.answering import Answerer
+    from seekpoint.console.mcp.server import listen, make_server, serve_http, serve_stdio
+
+    _connect(target)
+    journal = target.settings.journal
+    answerer = Answerer(target, modules or (), bytes_max=result_bytes)
+    server = make_server(answerer, journal, version("seekpoint"))
+    if port is None:
+        say(f"journal {journal}: waits for an MCP client on standard input; docs/guides/mcp.md says how to register it")
+        asyncio.run(serve_stdio(server))
+    else:
+        with listen(port) as listening:
+            address = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+            announce("ready", f"journal {journal} at {address}; Ctrl-C stops it", journal=journal, address=address)
+            asyncio.run(serve_http(server, listening))
+    if answerer.is_reading:
+        from seekpoint.console.services.termination import exit_now
+
+        exit_now()  # a client that has gone waits for nothing
+
+
+def _connect(target: CommandTarget) -> None:
+    """Make the readers before the first call, so that calls in several threads share them."""
+    _ = (target.log, target.dead_letters, target.checkpoints, target.view, target.recoverer)

@@ -1,0 +1,1 @@
+"""An MCP server with tools that read a journal, for coding agents: ``seekpoint mcp``."""
