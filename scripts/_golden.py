@@ -52,6 +52,7 @@ _VALUES: dict[str, Any] = {
     "int": 300,
     "bool": True,
     "bytes": _id(7),
+    "Data": b"\0any bytes",
     "str | None": "more",
     "Json | None": '[{"id":"c1"}]',
     "int | None": -5,
@@ -124,11 +125,18 @@ def _content() -> list[b.Body]:
         b.InvocationEnded("failed", 1500, "null", "ValueError"),
         b.ErrorRecorded("ValueError", "no", None),
         b.Custom("note", '{"a":1}'),
+        b.PartAttached(_WHOLE, 9, 0, b"\0two ", "text/plain"),
+        b.PartAttached(_WHOLE, 9, 5, b"part"),
+        b.PartAttached(_IN_STORE, 12, media_type="image/png", store="bucket"),
+        b.PartAttached(_GONE, 3, 0, b"out"),
+        b.Detached(f'["{_GONE}"]'),
+        b.PartAttached(_BEGUN, 9, 0, b"only begun"[:5]),
         b.InvocationTriggered("webhook", '{"n":2}'),
         b.InvocationStarted(2),
     ]
 
 
+_WHOLE, _IN_STORE, _GONE, _BEGUN = (letter * 64 for letter in "abcd")
 _D = "5dd3" * 8
 """The digest of what a call was asked."""
 

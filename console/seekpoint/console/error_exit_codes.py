@@ -19,6 +19,7 @@ _EXIT_CODES: dict[type[SeekpointError], int] = {
     errors.RecordedValueInvalid: EXIT_REFUSED,
     errors.InvalidName: EXIT_USAGE,
     errors.UnknownProcess: EXIT_FAULT,
+    errors.UnknownAttachment: EXIT_FAULT,
     errors.UnknownConnector: EXIT_USAGE,
     errors.InvalidOption: EXIT_USAGE,
     errors.InvalidSetting: EXIT_USAGE,

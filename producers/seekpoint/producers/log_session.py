@@ -12,6 +12,7 @@ from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
 from seekpoint.producers.durable.session import Acknowledged, Journal, idempotency_key
 from seekpoint.producers.durable.steps.agent_values import GivenInput
+from seekpoint.producers.writer.attachment_parts import detached, part, windows_of
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.node_metrics import NodeMetrics
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.budget_sums import Budget
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_state import MailItem, State
+    from seekpoint.schemas.values.attachment_ref import Ref
 
 __all__ = ["AgentNode", "ChildRequest", "ChildRuns", "LogSession", "NodeServices"]
 
@@ -130,6 +132,10 @@ class NodeServices(Journal, Protocol):
         """Return the shared value ``name`` of the journal."""
         ...
 
+    async def read_attachment(self, ref: Ref, state: State | None = None) -> bytes:
+        """Return the bytes of an attachment. ``state`` is that of its process, if the caller has it."""
+        ...
+
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
         """Run a user's blocking call in a thread kept for such calls."""
         ...
@@ -160,6 +166,8 @@ class LogSession:
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._held: dict[str, Callable[[], b.StepStarted]] = {}
+        self._attaching = asyncio.Lock()
+        """Held while an attachment is written, so that its bytes are in memory for one at a time."""
         self.process_id = handle.process_id
         self.node_id = services.node_id
         self.limits = handle.limits
@@ -269,6 +277,30 @@ class LogSession:
     def caused_by(self, entry_id: bytes | None) -> None:
         """Name the entry that causes those written from here on."""
         self._cause = replace(self._cause, caused_by=entry_id)
+
+    # --- attachments
+    async def attach(self, ref: Ref, data: bytes) -> None:
+        """Write what the log does not have yet of an attachment; return once all of it is acknowledged."""
+        async with self._attaching:
+            windows = windows_of(ref, self._handle.ahead_attachment(ref.digest), self.limits)
+            for *others, last in windows:
+                for start in others:
+                    self.send(part(ref, data, start, self.limits))
+                await self.append(part(ref, data, last, self.limits))
+                if len(windows) > 1:
+                    await self.confirm()  # the bytes of what is confirmed are not kept
+
+    async def read_attachment(self, ref: Ref) -> bytes:
+        """Return the bytes of an attachment of this process, or of another one."""
+        if ref.process_id != self.process_id:
+            return await self._services.read_attachment(ref)
+        if self._handle.unconfirmed is not None:
+            await self.confirm()  # where the parts are is known of entries that were read back
+        return await self._services.read_attachment(ref, self._handle.peek().snapshot())
+
+    async def detach(self, refs: Collection[Ref]) -> None:
+        """Drop attachments of this process."""
+        await self.append(detached(refs, self.process_id))
 
     # --- the end
     async def end(self, body: b.Released | b.Finished) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.log.log_ports import LogReader, LogWriter
     from seekpoint.schemas.state.process_state import State
+    from seekpoint.schemas.values.attachment_ref import Ref
 
 __all__ = ["NodeRuntime", "SharedClaims"]
 
@@ -214,6 +215,14 @@ class NodeRuntime:
 
         named_process_key(process_id)
         found: list[Logged] = await self.in_thread(lambda: whole_history(self.recovery.blocking, process_id))
+        return found
+
+    async def read_attachment(self, ref: Ref, state: State | None = None) -> bytes:
+        """Return the bytes of an attachment. ``state`` is that of its process, if the caller has it."""
+        from seekpoint.consumers.recovery.attachments import read_attachment  # which most nodes never load
+
+        of = (await self.recover(ref.process_id)).state if state is None else state
+        found: bytes = await self.in_thread(lambda: read_attachment(self.reader, of, ref))
         return found
 
     async def append_external(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.producers.durable.branches.branch_calls import BranchCalls
 from seekpoint.producers.durable.budgets.budget_calls import BudgetCalls
+from seekpoint.producers.durable.content.attachment_calls import AttachmentCalls
 from seekpoint.producers.durable.content.content_calls import ContentCalls
 from seekpoint.producers.durable.decisions.decision_calls import DecisionCalls
 from seekpoint.producers.durable.durable_process import DurableProcess
@@ -67,7 +68,7 @@ class ProcessNode(AgentNode, Protocol):
 
 class Process(
     ContentCalls, StepCalls, DecisionCalls, EffectCalls, BudgetCalls, SampleCalls, TimerCalls, GateCalls, ReceiveCalls,
-    ChildCalls, SharedCalls, TurnCalls, BranchCalls,
+    ChildCalls, SharedCalls, TurnCalls, BranchCalls, AttachmentCalls,
 ):  # fmt: skip
     """One agent process, owned by this node. Safe to use from many tasks of its event loop.
 

@@ -118,6 +118,7 @@ class SyncNode(_SyncMain):
         recover = blocking(_target.recover)
         entries = blocking(_target.entries)
         records = blocking(_target.records)
+        read_attachment = blocking(_target.read_attachment)
         signal = blocking(_target.signal)
         is_delivered = blocking(_target.is_delivered)
         approve = blocking(_target.approve)
@@ -208,6 +209,9 @@ if TYPE_CHECKING:
         patch = blocking(_target.patch)
         clear = blocking(_target.clear)
         say = blocking(_target.say)
+        attach = blocking(_target.attach)
+        read_attachment = blocking(_target.read_attachment)
+        detach = blocking(_target.detach)
 
     class _SyncSubmittedRun(SyncProxy, Generic[OutputT]):
         _target = cast(SubmittedRun, None)

@@ -50,6 +50,7 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.conversation import Conversation, Message
 from seekpoint.schemas.state.lifecycle import TRANSITIONS, Lifecycle
 from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.values.attachment_ref import Ref
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ __all__ = [
     "Manifest",
     "MemoryLog",
     "Message",
+    "Ref",
     "SeekpointError",
     "Settings",
     "State",

@@ -54,11 +54,12 @@ FULL_HISTORY: tuple[Entry, ...] = (
     own(22, b.Custom("paid", "3")),
     own(23, b.ErrorRecorded("ValueError", "no such order", None, "triage.py:7, in triage: raise ValueError")),
     own(24, b.LifecycleChanged("failed", retry_at_us=9)),
-    own(25, b.LifecycleChanged("nowhere")),
-    own(25),
-    own(26, epoch=0),
-    own(27, epoch=5),
-    own(28),
+    own(25, b.PartAttached("ab" * 32, 9, 0, b"a part", "text/plain")),
+    own(26, b.LifecycleChanged("nowhere")),
+    own(26),
+    own(27, epoch=0),
+    own(28, epoch=5),
+    own(29),
     claim(9, 4),
     external(b.Signal(), 7),
     external(b.SuspendRequested("look"), 11),
@@ -171,7 +172,7 @@ def test_the_hash_ignores_offsets_and_counters() -> None:
     assert noisy.duplicate_entries == FULL.duplicate_entries + 1
 
 
-PLACES = {"offset", "first_offset", "started_us", "updated_us", "lifecycle_us"}
+PLACES = {"offset", "first_offset", "started_us", "updated_us", "lifecycle_us", "attached_at"}
 """When and where entries were written: the same history elsewhere has the same hash."""
 
 
@@ -185,7 +186,7 @@ def test_the_hash_tells_every_other_part(name: str) -> None:
     bare = folded(claim(1), own(1, b.Finished("1"))).without_content().thaw()
     other = {"shared_version": 1, "submission": Submission(bytes(16), "triage", "1")}.get(name)
     setattr(draft, name, getattr(bare, name) if getattr(bare, name) != getattr(draft, name) else other)
-    follows = name in {"content_bytes", "mailbox_bytes"}
+    follows = name in {"content_bytes", "mailbox_bytes", "attached_bytes"}
     assert (draft.freeze().hash == FULL.hash) == follows
 
 
@@ -300,8 +301,8 @@ def test_a_part_of_the_wrong_form_is_a_mismatch(way: tuple[Any, ...], value: Any
 
 def test_the_full_state_is_degraded_twice() -> None:
     """The gap keeps what was before it, through bytes too."""
-    misfit = Degraded("illegal_transition", 25, 25, "failed does not lead to nowhere")
-    assert FULL.degraded == Degraded("gap", 26, 28, "", misfit)
+    misfit = Degraded("illegal_transition", 26, 26, "failed does not lead to nowhere")
+    assert FULL.degraded == Degraded("gap", 27, 29, "", misfit)
     assert FULL.invocation == InvocationState("webhook", '{"n":2}', started=True)
 
 
@@ -380,7 +381,7 @@ def test_a_conversation_has_no_hash() -> None:
 
 def test_the_repr_of_a_state_says_where_it_stands() -> None:
     """Short, and without values: it may end up in a log."""
-    assert repr(FULL).startswith("State(lifecycle='failed', seq=25, epoch=1, owner=00000000-0000")
+    assert repr(FULL).startswith("State(lifecycle='failed', seq=26, epoch=1, owner=00000000-0000")
     assert "Where is my order" not in repr(FULL)
     assert an_id(1).hex()[-4:] in repr(FULL)
 

@@ -70,6 +70,7 @@ AVRO_TYPES: dict[str, Any] = {
     "Json | None": ["null", "string"],
     "int | None": ["null", "long"],
     "bytes | None": ["null", "seekpoint.Uuid"],
+    "Data": "bytes",
     "Mapping[str, Json]": {"type": "map", "values": "string"},
 }
 

@@ -58,6 +58,7 @@ _BY_TYPE: dict[str, st.SearchStrategy[object]] = {
     "int": LONGS,
     "bool": st.booleans(),
     "bytes": IDS,
+    "Data": st.binary(max_size=80),
     "str | None": st.none() | TEXTS,
     "Json | None": st.none() | JSON,
     "int | None": st.none() | LONGS,

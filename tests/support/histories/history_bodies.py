@@ -62,6 +62,21 @@ def wrote(draft: Draft, number: int) -> tuple[b.Body, ...]:
         b.Forked("parent", number, new_state().content_json(), rerun_of="parent", model="large"),
         b.ParentAnswered('["ask:1"]'),
         b.Diverged("a:1", 1, "input", '"d"', '"e"'),
+        *_parts(draft, number),
+        b.Detached(f'["{number % 4:064}"]'),
+    )
+
+
+def _parts(draft: Draft, number: int) -> tuple[b.Body, ...]:
+    """The next part of an attachment, one that comes again, one that comes too early, and one in a blob store."""
+    digest = f"{number % 4:064}"
+    known = draft.attachments.get(digest)
+    start = 0 if known is None else known.received
+    return (
+        b.PartAttached(digest, 5, start, b"ab" if start < 4 else b"c", "text/plain"),
+        b.PartAttached(digest, 5, 0, b"ab"),
+        b.PartAttached(digest, 5, start + 1, b"b"),
+        b.PartAttached(f"{number % 3 + 7:064}", number, store="bucket"),
     )
 
 

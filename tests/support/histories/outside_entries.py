@@ -93,6 +93,7 @@ BY_TYPE: dict[str, st.SearchStrategy[object]] = {
     "Json | None": st.none() | HOSTILE_JSON,
     "int | None": st.none() | NUMBERS,
     "bytes | None": st.none() | IDS | st.sampled_from([an_id(50), an_id(1), bytes(16)]),
+    "Data": st.binary(max_size=40),
     "Mapping[str, Json]": st.dictionaries(TEXTS | KEYS, HOSTILE_JSON, max_size=4),
 }
 CONTENTS = st.one_of(contents(WHOLE), contents(OWNED), contents(FINISHED))

@@ -173,6 +173,7 @@ def _value(c: Canaries, kind: type[b.Body], name: str) -> Any:
     where = f"{name} of {kind.KIND}"
     makers: dict[str, Callable[[], Any]] = {
         "str": lambda: c(where), "Json": lambda: c.json(where), "int": lambda: 7, "bool": lambda: True,
-        "bytes": lambda: an_id(7), "Mapping[str, Json]": lambda: {c(where): c.json(where)},
+        "bytes": lambda: an_id(7), "Data": lambda: b"\0<b>",
+        "Mapping[str, Json]": lambda: {c(where): c.json(where)},
     }  # fmt: skip
     return makers[type_]()

@@ -124,6 +124,13 @@ def _changed(body: Mapping[str, Any]) -> str:
     return ", ".join(changes)
 
 
+def _part(body: Mapping[str, Any]) -> str:
+    if body["store"]:
+        return f"{body['digest'][:12]}, {body['size']:,} bytes in {body['store']}"
+    end = body["start"] + body["data"]["bytes"]
+    return f"{body['digest'][:12]}, bytes {body['start']:,} to {end:,} of {body['size']:,}"
+
+
 _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     b.Claim.KIND: _claim,
     b.MessageSaid.KIND: _message,
@@ -140,12 +147,16 @@ _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     b.Rewound.KIND: lambda body: f"to seq {body['to_seq']}",
     b.Forked.KIND: lambda body: f"from {body['parent_id']} at seq {body['parent_seq']}",
     b.ParentAnswered.KIND: lambda body: _text(body["keys"]),
+    b.PartAttached.KIND: _part,
+    b.Detached.KIND: lambda body: ", ".join(str(digest)[:12] for digest in body["digests"]),
     b.Promoted.KIND: lambda body: f"what {body['fork_id']} did until seq {body['fork_seq']}",
     b.Seeded.KIND: lambda body: f"a state of {len(body['state']):,} characters, carried by a replay",
 }
 
 
 def _plain(kind: str, value: Any) -> Any:
+    if kind == "Data":  # up to a record's size: a reference reads it
+        return {"bytes": len(value)}
     if isinstance(value, bytes):
         return id_text(value) if len(value) == 16 else value.hex()
     if isinstance(value, str) and kind.startswith("Json"):

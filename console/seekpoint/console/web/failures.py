@@ -20,6 +20,7 @@ _logger = logging.getLogger("seekpoint.console")
 
 _STATUSES: dict[type[SeekpointError], int] = {
     errors.UnknownProcess: 404,
+    errors.UnknownAttachment: 404,
     errors.UnknownPoint: 404,
     errors.InvalidName: 400,
     errors.InvalidOption: 400,

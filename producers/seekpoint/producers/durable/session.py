@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.budget_sums import Budget
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_state import MailItem, State
+    from seekpoint.schemas.values.attachment_ref import Ref
 
 __all__ = ["Acknowledged", "Journal", "Session", "SharedValue", "idempotency_key"]
 
@@ -190,6 +191,18 @@ class Session(Journal, Protocol):
 
     async def past_content(self, to_seq: int) -> b.Json:
         """Return the content to rewind to: that after ``to_seq``, with the effects since then."""
+        ...
+
+    async def attach(self, ref: Ref, data: bytes) -> None:
+        """Write what the log does not have yet of an attachment; return once all of it is acknowledged."""
+        ...
+
+    async def read_attachment(self, ref: Ref) -> bytes:
+        """Return the bytes of an attachment of this process, or of another one."""
+        ...
+
+    async def detach(self, refs: Collection[Ref]) -> None:
+        """Drop attachments of this process."""
         ...
 
     def abandon(self) -> None:

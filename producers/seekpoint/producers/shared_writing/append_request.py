@@ -76,7 +76,7 @@ def append_conflict(process_id: str, expected_seq: int, state: State) -> AppendC
 
 _CONTENT = (
     b.ContextUpdated, b.ContextUpdatedMany, b.ContextDeleted, b.ContextPatched, b.ContextCleared, b.MessageSaid,
-    b.ContentBatch, b.Custom,
+    b.ContentBatch, b.Custom, b.PartAttached, b.Detached,
 )  # fmt: skip
 """What a shared process may be written: content. Calls, waits, effects and lifecycles belong to one owner's code."""
 
@@ -110,6 +110,8 @@ def _json_texts(body: b.Body) -> Iterator[str]:
             yield body.patch
         case b.Custom():
             yield body.payload
+        case b.Detached():
+            yield body.digests
         case b.MessageSaid():
             yield from (text for text in (body.parts, body.tool_calls) if text is not None)
 

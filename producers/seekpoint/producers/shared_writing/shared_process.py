@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +12,9 @@ from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.shared_writing.append_request import AppendOptions
 from seekpoint.producers.shared_writing.shared_writes import SharedWrites
+from seekpoint.producers.writer.attachment_parts import detached, own_bytes, part, ref_to, windows_of
 from seekpoint.producers.writer.pending import Cause
+from seekpoint.schemas.values.attachment_ref import DEFAULT_MEDIA_TYPE
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies import Body
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
+    from seekpoint.schemas.values.attachment_ref import Ref
 
 __all__ = ["SharedOpening", "SharedProcess"]
 
@@ -34,6 +38,7 @@ class SharedProcess:
 
     def __init__(self, process_id: str, writes: SharedWrites, runtime: NodeRuntime, cause: Cause, state: State) -> None:
         self._writes = writes
+        self._runtime = runtime
         self._cause = cause
         self._state = state
         self._bodies = _BodyCalls(process_id, runtime.reader.limits)
@@ -109,12 +114,47 @@ class SharedProcess:
         said = self._bodies.say(role, content, tool_calls=tool_calls, tool_call_id=tool_call_id, name=name)
         return await self.append(self._bodies.of(said), **how)
 
+    # --- attachments
+    async def attach(
+        self, data: bytes | bytearray | memoryview, *, media_type: str = DEFAULT_MEDIA_TYPE, actor: str | None = None,
+        correlation_id: str | None = None,
+    ) -> Ref:  # fmt: skip
+        """Keep ``data`` in the journal as an attachment of the process; return the reference to put into values.
+
+        Nodes that attach the same bytes at once may write them twice; they count once. See
+        ``Process.attach``.
+        """
+        found = own_bytes(data, self.process_id)
+        ref = await ref_to(found, self.process_id, media_type)
+        how = AppendOptions(actor=actor, correlation_id=correlation_id)
+        limits = self._bodies.limits
+        for starts in windows_of(ref, (await self.read()).attachments.get(ref.digest), limits):
+            # Each is an entry of its own, and they keep their order: appends that wait are sent as they came.
+            parts = [self.append(part(ref, found, start, limits), **how) for start in starts]
+            for done in await asyncio.gather(*parts, return_exceptions=True):
+                if isinstance(done, BaseException):
+                    raise done
+        return ref
+
+    async def read_attachment(self, ref: Ref) -> bytes:
+        """Return the bytes of an attachment, of this process or of another one; see ``Node.read_attachment``."""
+        state = None
+        if ref.process_id == self.process_id:
+            known = self.state.attachments.get(ref.digest)
+            state = self.state if known is not None and known.is_whole else await self.read()
+        return await self._runtime.read_attachment(ref, state)
+
+    async def detach(self, *refs: Ref, **how: Unpack[AppendOptions]) -> Appended:
+        """Drop attachments of the process that no value needs any more; see ``Process.detach``."""
+        return await self.append(detached(refs, self.process_id), **how)
+
 
 class _BodyCalls(ContentCalls):
     """The content calls of a process, which return the body instead of writing it."""
 
     def __init__(self, process_id: str, limits: Limits) -> None:
         super().__init__(cast(DurableProcess, _Unwritten(process_id, limits)))
+        self.limits = limits
 
     @staticmethod
     def of(written: Any) -> Body:

@@ -37,6 +37,7 @@ from seekpoint.schemas.state.budget_sums import Budget
 from seekpoint.schemas.state.calls import times_forgotten
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, MailItem, State
+from seekpoint.schemas.state.state_parts import Attachment
 from seekpoint.schemas.wire.codec import encode, encode_within, is_entry
 
 __all__ = ["Handle"]
@@ -47,7 +48,10 @@ ATTEMPTS_MAX = 3
 _COUNTED = frozenset({Verdict.APPLIED, Verdict.MISFIT})
 """The verdicts by which an owner's entry takes its seq."""
 
-_REFUSALS: dict[str, type[Refused]] = {"state_limit": LimitExceeded, "illegal_call": IllegalCall}
+_REFUSALS: dict[str, type[Refused]] = {
+    "state_limit": LimitExceeded, "attachment_limit": LimitExceeded, "illegal_call": IllegalCall,
+    "illegal_attachment": IllegalCall,
+}  # fmt: skip
 """The error that each kind of misfit raises; any other kind raises ``IllegalTransition``."""
 
 
@@ -129,6 +133,10 @@ class Handle:
     def times_forgotten(self, key: str) -> int:
         """Return how often a rewind forgot the call ``key``. Takes no snapshot: each call asks."""
         return times_forgotten(self._ahead.forgotten, key)
+
+    def ahead_attachment(self, digest: str) -> Attachment | None:
+        """Return an attachment with all parts that were sent; None if there is none."""
+        return self._ahead.attachments.get(digest)
 
     @property
     def ahead_lifecycle(self) -> Lifecycle:

@@ -6,7 +6,7 @@ Anybody may write an **external** body: it fills the mailbox, or claims the proc
 
 from collections.abc import Mapping
 
-from seekpoint.schemas.bodies.body import Body, Json
+from seekpoint.schemas.bodies.body import Body, Data, Json
 from seekpoint.schemas.bodies.call_bodies import (
     AgentStarted,
     BudgetNoted,
@@ -46,6 +46,7 @@ from seekpoint.schemas.bodies.process_bodies import (
     ContextUpdated,
     ContextUpdatedMany,
     Custom,
+    Detached,
     ErrorRecorded,
     Finished,
     Forked,
@@ -55,6 +56,7 @@ from seekpoint.schemas.bodies.process_bodies import (
     LifecycleChanged,
     MessageSaid,
     ParentAnswered,
+    PartAttached,
     Promoted,
     Received,
     RedriveRequested,
@@ -88,8 +90,10 @@ __all__ = [
     "ContextUpdated",
     "ContextUpdatedMany",
     "Custom",
+    "Data",
     "DecisionMade",
     "DecisionStarted",
+    "Detached",
     "Diverged",
     "EffectIntended",
     "EffectRevoked",
@@ -109,6 +113,7 @@ __all__ = [
     "ObligationRegistered",
     "ObligationSettled",
     "ParentAnswered",
+    "PartAttached",
     "PatchMarked",
     "Promoted",
     "Received",
@@ -184,6 +189,8 @@ BODIES: tuple[type[Body], ...] = (
     SuspendRequested,
     ResumeRequested,
     RedriveRequested,
+    PartAttached,
+    Detached,
 )
 
 KINDS: Mapping[str, type[Body]] = {body.KIND: body for body in BODIES}

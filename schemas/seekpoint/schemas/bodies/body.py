@@ -6,10 +6,13 @@ from typing import ClassVar, TypeAlias
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Body", "Json"]
+__all__ = ["Body", "Data", "Json"]
 
 Json: TypeAlias = str
 """JSON text of a dynamic value (see ``values``). The codec checks it when it decodes an entry."""
+
+Data: TypeAlias = bytes
+"""Bytes of any length. A field that is ``bytes`` is an id."""
 
 
 class Body(FrozenStruct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from seekpoint.schemas.bodies.body import Body, Json
+from seekpoint.schemas.bodies.body import Body, Data, Json
 
 __all__ = [
     "CancelRequested",
@@ -20,6 +20,7 @@ __all__ = [
     "ContextUpdated",
     "ContextUpdatedMany",
     "Custom",
+    "Detached",
     "ErrorRecorded",
     "Finished",
     "Forked",
@@ -28,6 +29,7 @@ __all__ = [
     "InvocationTriggered",
     "LifecycleChanged",
     "MessageSaid",
+    "PartAttached",
     "Promoted",
     "Received",
     "RedriveRequested",
@@ -260,6 +262,28 @@ class Custom(Body, frozen=True):
     kind: str = ""
     payload: Json = "null"
     call: str | None = None
+
+
+class PartAttached(Body, frozen=True):
+    """The next part of an attachment of ``size`` bytes, from byte ``start`` on; ``digest`` is the SHA-256 of the whole.
+
+    With the last part the attachment can be read. With a ``store``, the bytes are in that blob store, not here.
+    """
+
+    KIND = "part_attached"
+    digest: str = ""
+    size: int = 0
+    start: int = 0
+    data: Data = b""
+    media_type: str = ""
+    store: str = ""
+
+
+class Detached(Body, frozen=True):
+    """Attachments that the process does not need any more, by their digests."""
+
+    KIND = "detached"
+    digests: Json = "[]"
 
 
 class Rewound(Body, frozen=True):

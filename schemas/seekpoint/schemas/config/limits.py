@@ -18,11 +18,18 @@ class Limits(FrozenStruct, frozen=True, kw_only=True):
     """The nesting of objects and arrays in one dynamic value."""
     items: int = 100_000
     """The number of members of all objects and arrays in one dynamic value."""
+    attached_bytes: int = 268_435_456
+    """The size of all attachments of a process together. They are no part of its state, so it may exceed that limit."""
 
     @property
     def checkpoint_bytes(self) -> int:
         """The maximum size of a whole state: its content, and 2 MiB for mailbox, remembered ids, folds and scalars."""
         return self.state_bytes + 2 * 1_048_576
+
+    @property
+    def part_bytes(self) -> int:
+        """The size of one part of an attachment, which leaves room for the envelope of its entry."""
+        return max(1, self.record_bytes // 4 * 3)
 
     @property
     def restoring_bytes(self) -> int:

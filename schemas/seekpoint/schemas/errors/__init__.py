@@ -33,6 +33,7 @@
     │   ├── VersionConflict      a shared value was changed by another caller meanwhile
     │   ├── AppendConflict       another node has written to a shared process meanwhile
     │   ├── UnknownProcess       no such process: the whole log was read
+    │   ├── UnknownAttachment    the process has no such attachment
     │   ├── UnknownPoint         the process has no such point in its past
     │   ├── TierUnavailable      the requested recovery tier is not available
     │   ├── EffectsStand         effects followed an answer that is to be replaced
@@ -60,6 +61,7 @@
         │   └── CheckpointDiffers    a checkpoint has another state than the log leads to
         ├── JournalGap           the requested history is no longer in the log
         ├── LogTruncated         the log lost entries that were acknowledged
+        ├── AttachmentDamaged    the bytes of an attachment are lost or altered
         ├── LogDamaged           records of the log are not the bytes that were written
         ├── ReplayMismatch       a replay's target does not hold what was sent
         ├── NewerFormat          written by a newer Seekpoint than this one
@@ -80,6 +82,7 @@ from seekpoint.schemas.errors.handle_lost import (
 )
 from seekpoint.schemas.errors.operator_required import (
     AppendRefused,
+    AttachmentDamaged,
     BudgetExceeded,
     CheckpointDiffers,
     EffectRefused,
@@ -126,6 +129,7 @@ from seekpoint.schemas.errors.refused import (
     Refused,
     ReplayRefused,
     TierUnavailable,
+    UnknownAttachment,
     UnknownConnector,
     UnknownPoint,
     UnknownProcess,
@@ -152,6 +156,7 @@ __all__ = [
     "AppendConflict",
     "AppendRefused",
     "AppendTimeout",
+    "AttachmentDamaged",
     "BudgetExceeded",
     "Cancelled",
     "CheckpointDiffers",
@@ -205,6 +210,7 @@ __all__ = [
     "TooManyDeadLetters",
     "TransactionOpen",
     "UndecodableRecord",
+    "UnknownAttachment",
     "UnknownConnector",
     "UnknownPoint",
     "UnknownProcess",

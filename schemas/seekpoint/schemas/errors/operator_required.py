@@ -184,6 +184,16 @@ class LogTruncated(OperatorRequired):
     acknowledged: int | None = None
 
 
+class AttachmentDamaged(OperatorRequired):
+    """The bytes of an attachment are lost, or are not those that were attached: its ``digest`` differs. ``store`` names
+    the blob store that has them, if one has."""
+
+    hint = "attach the bytes again: detach the reference first"
+    digest: str | None = None
+    store: str | None = None
+    found: str | None = None
+
+
 class LogDamaged(OperatorRequired):
     """Records in the log are not the bytes that were written: their checksum or their form is wrong. ``topic``,
     ``partition`` and ``offset`` say where. These records were not used, and nothing behind them was read."""

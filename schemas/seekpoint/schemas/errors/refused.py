@@ -193,6 +193,15 @@ class UnknownProcess(Refused):
     high: int | None = None
 
 
+class UnknownAttachment(Refused):
+    """The process has no attachment with this ``digest``: it was never attached as a whole, or it was detached."""
+
+    hint = "attach the bytes again, or read the reference in the process that it names"
+    digest: str | None = None
+    received: int | None = None
+    size: int | None = None
+
+
 class UnknownPoint(Refused):
     """The process has no such point in its past: a seq that it never applied, or an offset or a time beyond its
     history."""

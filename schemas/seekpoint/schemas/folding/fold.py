@@ -15,6 +15,7 @@ import orjson
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.folding.attachment_rules import ATTACHMENT_RULES
 from seekpoint.schemas.folding.call_rules import CALL_RULES, record_write
 from seekpoint.schemas.folding.content_rules import CONTENT_RULES, Misfit, Rule, too_big
 from seekpoint.schemas.folding.effect_rules import open_effect, revoke
@@ -198,6 +199,7 @@ def _custom(draft: Draft, body: b.Custom, limits: Limits) -> Misfit:
 _RULES: Mapping[type[b.Body], Rule] = {
     **CONTENT_RULES,
     **CALL_RULES,
+    **ATTACHMENT_RULES,
     b.Custom: _custom,
     b.Released: _release,
     b.Finished: _finish,

@@ -26,6 +26,7 @@ from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.migrations import FOLD_VERSION, converted
 from seekpoint.schemas.state.state_parts import (
+    Attachment,
     Degraded,
     Failure,
     HoldRequest,
@@ -138,6 +139,12 @@ class Draft:
     shared_version: int = field(0, _OWNERSHIP, form.COUNT, cleared=_WITH_CONTENT)
     shared_json: Json | None = field(None, _OWNERSHIP, form.json_text("value", text_width), cleared=_WITH_CONTENT)
 
+    # --- attachments: what the state has of large values
+    attachments: dict[str, Attachment] = field(dict, _OWNERSHIP, form.ATTACHMENTS, copied="copy", cleared=_WITH_CONTENT)
+    attached_at: dict[str, tuple[int, ...]] = field(dict, _WHOLE, form.OFFSETS, copied="copy", cleared=_WITH_CONTENT)
+    """By digest: the offsets of the entries that have the parts of an attachment. No hash compares them, so that a copy
+    of the journal has the same states. An owner's own state has lower ones for parts that it has just written."""
+
     # --- folds of users' own
     folds: Mapping[str, Folded] = field(_NO_FOLDS, _WHOLE, form.FOLDS, apart=True, cleared=_AT_THE_END)
     """Read-only: a fold that goes on puts another mapping there."""
@@ -155,6 +162,8 @@ class Draft:
     # --- sizes
     content_bytes: int = field(0, _COMPUTED, form.COUNT)
     mailbox_bytes: int = field(0, _COMPUTED, form.COUNT, cleared=_AT_THE_END)
+    attached_bytes: int = field(0, _COMPUTED, form.COUNT, cleared=_WITH_CONTENT)
+    """The size of all attachments together."""
 
     @property
     def call_seq(self) -> int:
@@ -218,6 +227,16 @@ class State(Draft):
         """Return the remembered calls of the agent's code, by key; read-only."""
         written: CallsDraft = _calls_slot.__get__(self)
         return written.window()
+
+    @property
+    def attachments(self) -> Mapping[str, Attachment]:  # type: ignore[override]  # read-only on purpose
+        """Return the attachments of the process, by the SHA-256 of their bytes in hex; read-only."""
+        return MappingProxyType(_attachments_slot.__get__(self))
+
+    @property
+    def attached_at(self) -> Mapping[str, tuple[int, ...]]:  # type: ignore[override]  # read-only on purpose
+        """Return the offsets of the entries that have the parts of each attachment, by digest; read-only."""
+        return MappingProxyType(_attached_at_slot.__get__(self))
 
     @property
     def forgotten(self) -> Mapping[str, int]:  # type: ignore[override]  # read-only on purpose
@@ -371,6 +390,7 @@ class State(Draft):
         FIELDS.restore(draft, _WHOLE, whole)
         draft.content_bytes = content_width(draft)
         draft.mailbox_bytes = mailbox_width(draft)
+        draft.attached_bytes = sum(attachment.size for attachment in draft.attachments.values())
         return draft.freeze()
 
     def __eq__(self, other: object) -> bool:
@@ -395,6 +415,8 @@ _WAITS = frozenset({"timer", "gate", "child"})
 """Kinds of calls that have no body: while one is open nothing happened that could be in doubt."""
 _values_slot: Any = Draft.values_json
 _calls_slot: Any = Draft.calls
+_attachments_slot: Any = Draft.attachments
+_attached_at_slot: Any = Draft.attached_at
 _forgotten_slot: Any = Draft.forgotten
 _mailbox_slot: Any = Draft.mailbox
 _remembered_slot: Any = Draft.remembered

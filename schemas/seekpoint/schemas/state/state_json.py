@@ -25,6 +25,7 @@ from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.mask_shapes import CONTEXT, NAME_OF_LIMIT, PLAIN, Shape
 from seekpoint.schemas.state.mask_shapes import text as text_shape
 from seekpoint.schemas.state.state_parts import (
+    Attachment,
     Degraded,
     Failure,
     HoldRequest,
@@ -38,7 +39,18 @@ from seekpoint.schemas.state.state_parts import (
 from seekpoint.schemas.state.state_table import FieldForm, Image, Section
 from seekpoint.schemas.state.state_values import StateValue, mapping_width, shape_of, size_of, text_width, texts_in
 
-__all__ = ["COUNT", "FLAG", "INTEGER", "LAST_CALL", "LAST_CALL_CHARS_MAX", "TEXT", "json_text", "text"]
+__all__ = [
+    "ATTACHMENT_PART_BYTES",
+    "COUNT",
+    "FLAG",
+    "INTEGER",
+    "LAST_CALL",
+    "LAST_CALL_CHARS_MAX",
+    "TEXT",
+    "attachment_width",
+    "json_text",
+    "text",
+]
 
 _Kind = TypeVar("_Kind")
 
@@ -184,6 +196,26 @@ MAILBOX = FieldForm(
     lambda mailbox: [*mailbox.values()],
     Shape("list", of=(shape_of(MailItem),)),
     texts=lambda mailbox: (text for one in mailbox.values() for text in texts_in(one)),
+)
+ATTACHMENT_PART_BYTES = 24
+"""What a part of an attachment counts as content: its offset is in the state."""
+
+
+def attachment_width(digest: str, attachment: Attachment) -> int:
+    """Return the bytes of an attachment as content: what the state has of it, not its own."""
+    return text_width(digest) + 2 + size_of(attachment) + ATTACHMENT_PART_BYTES * attachment.parts
+
+
+ATTACHMENTS = FieldForm(
+    lambda found: convert(found, dict[str, Attachment]),
+    dict,
+    Shape("object", ("digest",), (shape_of(Attachment),)),
+    width=lambda attachments: sum(map(attachment_width, attachments, attachments.values())),
+)
+OFFSETS = FieldForm(
+    lambda found: {digest: tuple(map(_integer, _is(list, each))) for digest, each in _is(dict, found).items()},
+    dict,
+    Shape("object", ("digest",), (PLAIN,)),
 )
 REMEMBERED = FieldForm(
     lambda found: dict.fromkeys(_id(one) for one in _is(list, found)),

@@ -20,14 +20,25 @@ from seekpoint.schemas.state.mask_shapes import (
 from seekpoint.schemas.state.state_values import Count, EntryId, StateValue
 from seekpoint.schemas.values.json_values import load
 
-__all__ = ["Degraded", "Failure", "HoldRequest", "InvocationState", "Lineage", "MailItem", "Submission", "mail_item"]
+__all__ = [
+    "Attachment",
+    "Degraded",
+    "Failure",
+    "HoldRequest",
+    "InvocationState",
+    "Lineage",
+    "MailItem",
+    "Submission",
+    "mail_item",
+]
 
 
 class Degraded(StateValue, frozen=True):
     """The reason why a process is degraded and a person has to look.
 
     ``gap``: owner entries are missing. All else is a body that does not fit: ``illegal_transition``,
-    ``illegal_invocation``, ``illegal_patch``, ``illegal_content``, ``illegal_call``, ``state_limit``.
+    ``illegal_invocation``, ``illegal_patch``, ``illegal_content``, ``illegal_call``, ``illegal_attachment``,
+    ``state_limit``, ``attachment_limit``.
     """
 
     reason: Annotated[str, text("degraded", "reason")]
@@ -95,6 +106,24 @@ class Submission(StateValue, frozen=True):
     def input(self) -> Any:
         """Return a fresh copy of the input."""
         return load(self.input_json)
+
+
+class Attachment(StateValue, frozen=True):
+    """A large value of the process, under its digest: its bytes are in entries of the process, or in a blob store."""
+
+    size: Count
+    media_type: Annotated[str, text("media_type")] = ""
+    received: Count = 0
+    """How many of its bytes the log has."""
+    parts: Count = 0
+    """In how many entries they are."""
+    store: Annotated[str, text("store")] = ""
+    """The blob store that has the bytes; empty: the log has them."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all bytes are there. An attachment whose writer died before is not, and cannot be read."""
+        return self.received == self.size
 
 
 class RunFailures(StateValue, frozen=True):

@@ -7,6 +7,7 @@ supported type is an object of one member, named by a tag:
     tuple {"$tuple": […]} · set {"$set": […]} · frozenset {"$frozenset": […]} · larger int {"$int": "9007199254740993"}
     Decimal {"$decimal": "1.10"} · bytes {"$bytes": base64} · UUID {"$uuid": …} · timedelta {"$timedelta": "-1.500000"}
     datetime, date, time {"$datetime": ISO 8601}: naive, or with a fixed offset; a named zone is refused
+    Ref {"$attachment": [digest, size, process id, media type]}: the reference to an attachment
     a dict of one key that begins with $: {"$object": {"$tuple": …}}
 
 All other types raise ``UnserializableValue`` with the path and how to convert them; nothing is guessed or pickled.

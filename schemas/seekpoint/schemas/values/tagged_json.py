@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord, UnserializableValue
+from seekpoint.schemas.values.attachment_ref import Ref, read_ref, ref_items
 from seekpoint.schemas.values.dates_and_decimals import READERS, WRITERS, Unwritable
 from seekpoint.schemas.values.journaling_advice import advice
 
@@ -124,6 +125,10 @@ class _Encoder:
         self._enter(1, path, depth)
         return {"$tuple": self._list(value, path, depth + 1)}
 
+    def _ref(self, value: Any, path: Path, depth: int) -> object:
+        self._enter(1, path, depth)
+        return {"$attachment": self._list(ref_items(value), path, depth + 1)}
+
     def _set(self, value: Any, path: Path, depth: int) -> object:
         self._enter(1, path, depth)
         self._enter(len(value), path, depth + 1)
@@ -153,6 +158,7 @@ _CONTAINERS: Mapping[type, Callable[[_Encoder, Any, Path, int], object]] = {
     dict: _Encoder._dict,
     list: _Encoder._list,
     tuple: _Encoder._tuple,
+    Ref: _Encoder._ref,
     set: _Encoder._set,
     frozenset: _Encoder._set,
 }
@@ -204,6 +210,7 @@ def _set_of(members: list[Any]) -> set[Any]:
 
 _BUILDERS: Mapping[str, Callable[[list[Any]], object]] = {
     "$tuple": tuple,
+    "$attachment": read_ref,
     "$set": _set_of,
     "$frozenset": lambda members: frozenset(_set_of(members)),
 }

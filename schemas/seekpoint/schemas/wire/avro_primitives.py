@@ -49,6 +49,12 @@ def put_id(out: bytearray, value: bytes) -> None:
     out += value
 
 
+def put_data(out: bytearray, data: bytes) -> None:
+    """Encode bytes of any length."""
+    put_long(out, len(data))
+    out += data
+
+
 def put_bool(out: bytearray, value: bool) -> None:
     """Encode a boolean as one byte."""
     out.append(1 if value else 0)
@@ -117,6 +123,15 @@ def get_text(data: bytes, at: int) -> tuple[str, int]:
     if size < 0 or end > len(data):
         raise ValueError("a text is longer than its record")
     return data[at:end].decode(), end
+
+
+def get_data(data: bytes, at: int) -> tuple[bytes, int]:
+    """Decode bytes of any length."""
+    size, at = get_long(data, at)
+    end = at + size
+    if size < 0 or end > len(data):
+        raise ValueError("a value is longer than its record")
+    return data[at:end], end
 
 
 def get_id(data: bytes, at: int) -> tuple[bytes, int]:

@@ -54,6 +54,7 @@ _GETTERS: Mapping[str, Get] = {
     "int": get_long,
     "bool": avro.get_bool,
     "bytes": avro.get_id,
+    "Data": avro.get_data,
     "str | None": _get_optional_text,
     "Json | None": _get_optional_text,
     "int | None": _get_optional_long,

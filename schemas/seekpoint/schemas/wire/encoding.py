@@ -152,6 +152,7 @@ WriteBody: TypeAlias = Callable[[bytearray, Any], None]
 _PUTS: Mapping[str, Put] = {
     "bool": avro.put_bool,
     "bytes": avro.put_id,
+    "Data": avro.put_data,
     "bytes | None": _put_optional_id,
     "Mapping[str, Json]": avro.put_texts,
 }

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from seekpoint.consumers.recovery.process_history import Logged
@@ -24,7 +25,7 @@ from seekpoint.producers.writer.clocks import Clock, VirtualClock
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import Refused
+from seekpoint.schemas.errors import Refused, UnknownAttachment
 
 if TYPE_CHECKING:
     from seekpoint.consumers import Recovered
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.budget_sums import Budget
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_state import MailItem, State
+    from seekpoint.schemas.values.attachment_ref import Ref
 
 __all__ = ["HistoryExhausted", "ReplayMatcher", "ReplayProcess", "ReplaySession"]
 
@@ -223,6 +225,26 @@ class ReplaySession:
     async def past_content(self, to_seq: int) -> b.Json:
         """Raise ``Refused``: an agent does not rewind itself."""
         raise Refused("a replay check rewinds nothing", process_id=self.process_id)
+
+    async def attach(self, ref: Ref, data: bytes) -> None:
+        """Do nothing: the reference says all that the code may know."""
+
+    async def read_attachment(self, ref: Ref) -> bytes:
+        """Return the bytes that the history has. Raises ``UnknownAttachment`` for others."""
+        parts = (entry.body for entry in self._run.entries if isinstance(entry.body, b.PartAttached))
+        data = bytearray()
+        for part in parts:
+            if part.digest == ref.digest and part.start == len(data):
+                data += part.data
+        if sha256(data).hexdigest() != ref.digest:
+            raise UnknownAttachment(
+                "the history does not have the attachment", process_id=ref.process_id, digest=ref.digest,
+                hint="read it in a step: a replay check has the step's recorded result",
+            )  # fmt: skip
+        return bytes(data)
+
+    async def detach(self, refs: Collection[Ref]) -> None:
+        """Do nothing: nothing is appended."""
 
     def abandon(self) -> None:
         """Do nothing: a replay check holds nothing."""

@@ -1,0 +1,89 @@
+"""Read the bytes of attachments: the state of their process says where the parts are, their digest proves them.
+
+Nothing is read before somebody asks for the bytes. Only the entries that hold them are read, one read for parts that
+lie close together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+
+from seekpoint.consumers.log_reading.scan import EntrySource, entry_of
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import process_key
+from seekpoint.schemas.errors import AttachmentDamaged, JournalGap, LogTruncated, UndecodableRecord, UnknownAttachment
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.state.process_state import State
+from seekpoint.schemas.state.state_parts import Attachment
+from seekpoint.schemas.values.attachment_ref import Ref
+
+__all__ = ["read_attachment", "whole_attachment"]
+
+_APART_MAX = 256
+"""How many offsets may lie between two parts that are read at once."""
+
+
+def whole_attachment(state: State, ref: Ref) -> Attachment:
+    """Return what the state has of an attachment. Raises ``UnknownAttachment`` if it cannot be read."""
+    found = state.attachments.get(ref.digest)
+    if found is not None and found.is_whole:
+        return found
+    if found is None:
+        raise UnknownAttachment(
+            "the process has no such attachment", process_id=ref.process_id, digest=ref.digest, size=ref.size
+        )
+    raise UnknownAttachment(
+        "the attachment is not whole: its writer has not written the rest", process_id=ref.process_id,
+        digest=ref.digest, size=found.size, received=found.received,
+        hint="attach the same bytes again: what is missing is written",
+    )  # fmt: skip
+
+
+def read_attachment(log: EntrySource, state: State, ref: Ref) -> bytes:
+    """Return the bytes of an attachment of the process that ``state`` is of. Blocking.
+
+    Raises ``UnknownAttachment``, ``AttachmentDamaged`` if they are not what was attached, ``JournalUnavailable``.
+    """
+    whole_attachment(state, ref)
+    data = b"".join(_parts(log, ref, state.attached_at.get(ref.digest, ())))
+    if sha256(data).hexdigest() != ref.digest:
+        raise _damaged("the bytes of an attachment are not those that were attached", ref)
+    return data
+
+
+def _parts(log: EntrySource, ref: Ref, offsets: Sequence[int]) -> Iterator[bytes]:
+    key = process_key(ref.process_id)
+    partition = partition_of(key, log.partitions)
+    for run in _runs(offsets):
+        wanted = dict.fromkeys(run, b"")
+        found = 0
+        try:
+            for batch in log.read(partition, run[0], run[-1] + 1, [key]):
+                for record in batch.records:
+                    if record.offset in wanted:
+                        body = entry_of(record, log.codec, log.partitions).body
+                        if isinstance(body, b.PartAttached) and body.digest == ref.digest:
+                            wanted[record.offset] = body.data
+                            found += 1
+        except (JournalGap, LogTruncated, UndecodableRecord) as exc:
+            raise _damaged("parts of an attachment are no longer in the log", ref) from exc
+        if found < len(wanted):
+            raise _damaged("parts of an attachment are not where the process has them", ref)
+        yield from wanted.values()
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the offsets in runs that are worth one read."""
+    run: list[int] = []
+    for offset in offsets:
+        if run and offset - run[-1] > _APART_MAX:
+            yield run
+            run = []
+        run.append(offset)
+    if run:
+        yield run
+
+
+def _damaged(message: str, ref: Ref) -> AttachmentDamaged:
+    return AttachmentDamaged(message, process_id=ref.process_id, digest=ref.digest)
