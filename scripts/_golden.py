@@ -84,18 +84,21 @@ def _external(number: int, body: b.Body) -> Entry:
 
 def _history() -> list[Entry]:
     """A process that meets every row of the admission table; every part of its state has something in it."""
-    begun = [
+    outside = [
         _external(
             27, b.Submitted("refunder", '{"order":"4711"}', 5, 1_700_000_000_000_000, "thread", TRACE_PARENT, "boss")
-        )
+        ),
+        _external(21, b.Signal("wake", '{"n":1}')),
+        _external(23, b.Signal("paid", "12")),
+        _external(25, b.SharedSet("rate", -1, "1")),
     ]
-    begun += [_external(1, b.Claim(0, "node-1", "boot-1")), _external(21, b.Signal("wake", '{"n":1}'))]
-    begun += [_external(23, b.Signal("paid", "12")), _external(25, b.SharedSet("rate", -1, "1"))]
-    own = [*_content(), *_first_turn()]
-    rewound = b.Rewound(len(own), _folded([*begun, *_owned(own)]).content_json())
+    deleted = [b.ContextUpdated("old", "1"), b.Deleted("a new start")]
+    begun = [_external(1, b.Claim(0, "node-1", "boot-1")), *_owned(deleted), *outside]
+    own = [*deleted, *_content(), *_first_turn()]
+    rewound = b.Rewound(len(own), _folded([*begun, *_owned(own)[2:]]).content_json())
     promoted = b.Promoted("child", 9, rewound.content, "it found the order")
     own += [*_forgotten(), rewound, b.ParentAnswered('["look:1"]'), promoted, *_second_turn(), b.Received(_id(21))]
-    return [*begun, *_owned(own), *_disputed(len(own))]
+    return [*begun, *_owned(own)[2:], *_disputed(len(own))]
 
 
 def _content() -> list[b.Body]:

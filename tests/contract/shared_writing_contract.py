@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from seekpoint.producers import Node
-from seekpoint.schemas.errors import AppendConflict, OwnerAlive
+from seekpoint.schemas.errors import AppendConflict, OwnerAlive, UnknownProcess
 from seekpoint.schemas.state.process_state import State
 
 __all__ = ["SharedWritingContract"]
@@ -55,6 +55,32 @@ class SharedWritingContract:
         assert again == done._replace(is_repeated=True)
         state = await _read(nodes[2], "thread")
         assert (state.seq, state.context) == (2, {"kept": b"raw", "new": 2})
+
+    async def test_a_deleted_process_is_unknown_to_every_node_and_begins_anew(self, nodes: list[Node]) -> None:
+        """Its content is gone, its seqs go on; a repeated deletion deletes nothing of what came later."""
+        here, there = [await node.open("thread", shared=True) for node in nodes[:2]]
+        await here.update_many({"a": 1, "b": 2})
+        await there.say("user", "hello")
+        done = await nodes[2].delete("thread", entry_id=bytes(16), reason="asked for")
+        assert done is not None
+        assert done.seq == 3
+        for node in nodes:
+            with pytest.raises(UnknownProcess, match="was deleted"):
+                await node.recover("thread")
+        for thread in (here, there):
+            state = await thread.read()
+            assert (state.is_deleted, state.seq, state.context, len(state.conversation)) == (True, 3, {}, 0)
+        assert await nodes[0].delete("thread") is None
+        assert await nodes[0].delete("nobody") is None
+        with pytest.raises(AppendConflict):
+            await here.update("late", 1, expected_seq=2)
+        assert (await here.update("new", 1, expected_seq=3)).seq == 4
+        assert await nodes[1].delete("thread", entry_id=bytes(16)) == done._replace(is_repeated=True)
+        with pytest.raises(AppendConflict):
+            await nodes[1].delete("thread", expected_seq=3)
+        assert (await _read(nodes[2], "thread")).context == {"new": 1}
+        async with nodes[1].open("thread") as process:
+            assert process.state.context == {"new": 1}
 
     async def test_nodes_that_write_at_once_lose_and_double_nothing(self, nodes: list[Node]) -> None:
         """Whatever order the log gives them, all are applied once."""

@@ -63,6 +63,42 @@ class AppendCalls:
         """
         return await self._runtime.read_attachment(ref)
 
+    async def delete(
+        self,
+        process_id: str,
+        *,
+        expected_seq: int | None = None,
+        entry_id: bytes | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        correlation_id: str | None = None,
+    ) -> Appended | None:
+        """Drop all that a process holds; return the entry that says so, or None if there is no such process.
+
+        From then on each read of any node finds no such process: ``UnknownProcess``. Whoever writes to the id next
+        begins a new process, whose entries have the next seqs. View and checkpoints drop the content as soon as a
+        projector has read the entry. The log has the old entries until ``seekpoint trim`` deletes them.
+
+        It writes one entry, as ``append`` does, with the same options and errors; ``reason`` goes into it. Only a
+        process that holds content alone is deleted. ``Refused`` where an agent runs as it, ``IllegalTransition`` where
+        its code has made calls: an effect that has happened must not happen again under the same id.
+        """
+        from seekpoint.producers.shared_writing.append_request import append_conflict, check_options  # as above
+        from seekpoint.schemas.bodies import Deleted
+
+        check_options(process_id, expected_seq, entry_id)
+        state = await self._shared_writes().read(process_id)
+        exists = state.epoch > 0 or bool(state.remembered)
+        if not exists or (state.is_deleted and entry_id is None):
+            if expected_seq is not None and expected_seq != state.seq:
+                raise append_conflict(process_id, expected_seq, state)
+            return None
+        text = None if reason is None else self._runtime.settings.scrub(reason)
+        return await self.append(
+            process_id, Deleted(text), expected_seq=expected_seq, entry_id=entry_id, actor=actor,
+            correlation_id=correlation_id,
+        )  # fmt: skip
+
     def _shared_opening(self, process_id: str, cause: Cause) -> SharedOpening:
         from seekpoint.producers.shared_writing.shared_process import SharedOpening  # which most nodes never load
 

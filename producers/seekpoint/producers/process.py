@@ -155,7 +155,7 @@ class Process(
         durable.session.check_open()
         if durable.options.agent is not None:
             raise Refused("an agent does not rewind itself", process_id=self.process_id, hint="rewind it from outside")
-        if not 1 <= to_seq <= self.state.seq:
+        if not self.state.deleted_seq < to_seq <= self.state.seq:
             raise Refused(
                 "there is no such seq to rewind to", process_id=self.process_id, to_seq=to_seq, seq=self.state.seq,
                 hint="look with seekpoint log PROCESS_ID",

@@ -105,6 +105,7 @@ class SyncNode(_SyncMain):
         def open(self, process_id: str, **how: Any) -> Any: ...
 
         append = blocking(_target.append)
+        delete = blocking(_target.delete)
         fork = blocking(_target.fork)
         rewind = blocking(_target.rewind)
         diff = blocking(_target.diff)

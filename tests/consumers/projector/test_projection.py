@@ -82,6 +82,9 @@ def test_every_body_writes_what_it_changed(bench: Bench) -> None:
         b.ErrorRecorded("E", "m"),
         b.Rewound(2, bench_content()),
         b.MessageSaid("user", "after"),
+        b.Deleted(),
+        b.ContextUpdated("anew", "1"),
+        b.MessageSaid("user", "anew"),
         b.Finished("1"),
     ]
     projection = bench.projection()

@@ -305,7 +305,7 @@ ROOMY = st.one_of(
         st.dictionaries(SMALL_KEYS, PLAIN.map(dump), max_size=2),
         st.sets(SMALL_KEYS).map(lambda keys: dump([*keys])),
     ),
-    any_body(b.MessageSaid, b.InvocationTriggered, b.InvocationEnded, b.ContextCleared, b.Finished),
+    any_body(b.MessageSaid, b.InvocationTriggered, b.InvocationEnded, b.ContextCleared, b.Finished, b.Deleted),
     st.builds(
         b.Rewound,
         st.just(1),

@@ -57,6 +57,7 @@ def wrote(draft: Draft, number: int) -> tuple[b.Body, ...]:
         b.ContextDeleted(f"key-{number % 5}"),
         b.ContextPatched(json.dumps({f"key-{number % 5}": None, "patched": number})),
         b.ContextCleared(),
+        *([b.Deleted("asked for")] * 3 if draft.agent is None and not draft.calls else [b.Deleted()]),
         b.ErrorRecorded("ValueError", "no"),
         b.Forked("parent", number, new_state().content_json()),
         b.Forked("parent", number, new_state().content_json(), rerun_of="parent", model="large"),

@@ -15,7 +15,7 @@ __all__ = ["SORTS", "STATUSES", "ProcessQuery"]
 SORTS = ("id", "updated", "started", "cost")
 STATUSES = (
     *("created", "starting", "running", "suspended", "awaiting", "stopping", "stopped", "failed"),
-    *("finished", "degraded"),
+    *("finished", "degraded", "deleted"),
 )
 """What the column ``lifecycle`` shows."""
 
@@ -47,7 +47,8 @@ class ProcessQuery:
     @property
     def open_only(self) -> bool:
         """Return whether no finished process is wanted, so that an index can leave them out."""
-        return self.unfinished or self.failed or self.waiting or self.status not in (None, "finished", "degraded")
+        is_open = self.status not in (None, "finished", "degraded", "deleted")
+        return self.unfinished or self.failed or self.waiting or is_open
 
     @property
     def newest_first(self) -> bool:
@@ -59,7 +60,7 @@ class ProcessQuery:
         return (
             not (one.is_shared and (not self.shared or self.open_only))
             and (self.agent is None or one.agent == self.agent)
-            and (self.status is None or one.status == self.status)
+            and (one.status == self.status if self.status else not one.is_deleted)
             and not (self.failed and (one.finished or one.lifecycle != "failed"))
             and not (self.waiting and not one.waits_for)
             and not (self.unfinished and one.finished)

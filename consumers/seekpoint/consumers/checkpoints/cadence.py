@@ -60,9 +60,11 @@ class Cadence(FrozenStruct, frozen=True, kw_only=True):
 
 
 def asks_for_checkpoint(body: b.Body, draft: Draft, after_invocation: bool) -> bool:
-    """Return whether a recovery of the process is likely soon after ``body`` was applied."""
+    """Return whether a checkpoint is due at once after ``body``: a recovery is likely soon, or content has to go."""
     if isinstance(body, b.LifecycleChanged):
         return draft.lifecycle is Lifecycle.SUSPENDED
     if isinstance(body, b.Custom):
         return body.kind == CHECKPOINT_REQUEST
-    return isinstance(body, b.Released | b.Finished) or (after_invocation and isinstance(body, b.InvocationEnded))
+    if isinstance(body, b.InvocationEnded):
+        return after_invocation
+    return isinstance(body, b.Released | b.Finished | b.Deleted)

@@ -234,8 +234,9 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.Forked: _everything,
     b.Promoted: _everything,
     b.Seeded: _everything,
+    b.Deleted: _everything,
     b.Finished: _everything,
 }
 """All other bodies change only fields that every write includes. A test checks that."""
 
-_URGENT = frozenset({b.LifecycleChanged, b.Custom, b.Released, b.Finished, b.InvocationEnded})
+_URGENT = frozenset({b.LifecycleChanged, b.Custom, b.Released, b.Finished, b.InvocationEnded, b.Deleted})

@@ -356,6 +356,10 @@ class Recoverer:
         if not found.known:
             self.log.check()  # the empty log of another journal proves nothing
         if not found.known and not missing_ok:
+            if found.state.is_deleted:
+                facts["seq"] = found.state.seq
+                error = UnknownProcess if point == NOW else UnknownPoint
+                raise error("the process was deleted, and nothing was written to it since", **facts)
             if point == NOW:
                 raise UnknownProcess("no such process: the whole partition was read", **facts)
             raise UnknownPoint("the process has no entry up to this point", **facts)

@@ -58,7 +58,10 @@ class Report(FrozenStruct, frozen=True, kw_only=True):
 
 
 class Recovered(FrozenStruct, frozen=True):
-    """A recovered process. ``known`` is False if it has no entry; then the state is that of a new process."""
+    """A recovered process. ``known`` is False if it has no entry, or was deleted; then its state is that of a new one.
+
+    Of a deleted process, epoch and seq go on: a write that expects a seq expects that one.
+    """
 
     state: State
     report: Report
@@ -101,8 +104,11 @@ class Recovered(FrozenStruct, frozen=True):
 
 
 def is_known(draft: Draft) -> bool:
-    """Return whether any entry of the process was ever admitted. Forged entries and lost claims make no process."""
-    return draft.epoch > 0 or bool(draft.remembered)
+    """Return whether any entry of the process was ever admitted, since its deletion if it was deleted.
+
+    Forged entries and lost claims make no process.
+    """
+    return (draft.epoch > 0 or bool(draft.remembered)) and not draft.is_deleted
 
 
 class LastCheckpoint(FrozenStruct, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ def summaries(recoverer: Recoverer, partition: int, on_no_view: Callable[[str], 
         on_no_view(exc.why)
         states = recoverer.recover_partition(partition)
     else:
-        yield from (one for key, one in found.items() if key not in later)
+        yield from (one for key, one in found.items() if key not in later and not one.is_deleted)
         states = recoverer.recover_partition(partition, sorted(key.decode() for key in later)) if later else {}
     for process_id in [*states]:
         recovered = states.pop(process_id)

@@ -13,6 +13,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import force_setattr
 
+from seekpoint.schemas.bodies import Deleted
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -93,8 +94,15 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return self.process_id.startswith(SHARED_PREFIX)
 
     @property
+    def is_deleted(self) -> bool:
+        """Return whether it was deleted and nothing was written to it since: lists leave it out."""
+        return self.last_kind == Deleted.KIND
+
+    @property
     def status(self) -> str:
-        """Return ``degraded``, ``finished`` or the lifecycle, as lists show it."""
+        """Return ``degraded``, ``finished``, ``deleted`` or the lifecycle, as lists show it."""
+        if self.is_deleted:
+            return "deleted"
         return "degraded" if self.degraded else "finished" if self.finished else str(self.lifecycle)
 
 
@@ -144,8 +152,8 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
 
 
 def is_open_process(key: bytes, state: State) -> bool:
-    """Return whether the index of open processes has the process: it has not finished, and is no shared value."""
-    return not state.finished and not key.startswith(_SHARED)
+    """Return whether the index of open processes has the process: it exists, has not finished, is no shared value."""
+    return not state.finished and not state.is_deleted and not key.startswith(_SHARED)
 
 
 _SHARED = SHARED_PREFIX.encode()

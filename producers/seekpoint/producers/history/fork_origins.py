@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 
 from seekpoint.producers.durable.replay.recorded_run import Admission, EndedCall
+from seekpoint.schemas.bodies import Deleted
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_state import State
@@ -61,6 +62,8 @@ async def origin_of(
         state = (await recover(process_id, at_seq=at_seq, must_be_current=at_seq is None)).state  # type: ignore[arg-type]
         if state.content_dropped:  # the log may still have the content from before the end
             state = (await recover(process_id, at_seq=state.seq - 1)).state
+        elif at_seq is not None:
+            _refuse_deleted(process_id, state, (await recover(process_id, missing_ok=True)).state)
         return Origin(process_id=process_id, state=state)
     forks, stop_seq, missing = list[Origin](), None, None
     while True:
@@ -75,6 +78,8 @@ async def origin_of(
         else:
             is_there = point.kind == "start"  # nothing was folded behind it
             state = admission.draft.freeze() if is_there else folded(history.entries, runtime.reader.limits, seq)
+            if any(isinstance(one.entry.body, Deleted) for one in history.entries):
+                _refuse_deleted(process_id, state, folded(history.entries, runtime.reader.limits))
             return Origin(
                 process_id=process_id, state=state, stop_seq=stop_seq, forks=tuple(forks), history=history
             )  # fmt: skip
@@ -83,6 +88,15 @@ async def origin_of(
             raise missing
         forks.insert(0, Origin(process_id=process_id, state=first, stop_seq=stop_seq, history=history))
         process_id, stop_seq, history = first.lineage.parent_id, first.lineage.parent_seq, None
+
+
+def _refuse_deleted(process_id: str, past: State, now: State) -> None:
+    """Raise ``Refused`` if the process was deleted after the moment of ``past``."""
+    if past.seq < now.deleted_seq:
+        raise Refused(
+            "the process was deleted after this moment: nothing brings its content back", process_id=process_id,
+            seq=past.seq, found=now.deleted_seq, hint="choose a moment after the deletion",
+        )  # fmt: skip
 
 
 def folded(history: Iterable[Logged], limits: Limits, seq: int | None = None) -> State:

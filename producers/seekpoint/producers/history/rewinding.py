@@ -206,7 +206,7 @@ async def _past(runtime: NodeRuntime, request: RewindRequest, now: State) -> tup
         to_seq = point.at
     else:
         to_seq = point.seq_in(applied([one async for one in entries(process_id)], runtime.reader.limits), process_id)
-    if type(to_seq) is not int or not 1 <= to_seq <= now.seq:
+    if type(to_seq) is not int or not now.deleted_seq < to_seq <= now.seq:
         raise Refused(
             "there is no such seq to rewind to", process_id=process_id, found=to_seq, seq=now.seq,
             hint=f"look with seekpoint log {process_id}",

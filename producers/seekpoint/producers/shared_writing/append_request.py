@@ -76,7 +76,7 @@ def append_conflict(process_id: str, expected_seq: int, state: State) -> AppendC
 
 _CONTENT = (
     b.ContextUpdated, b.ContextUpdatedMany, b.ContextDeleted, b.ContextPatched, b.ContextCleared, b.MessageSaid,
-    b.ContentBatch, b.Custom, b.PartAttached, b.Detached,
+    b.ContentBatch, b.Custom, b.PartAttached, b.Detached, b.Deleted,
 )  # fmt: skip
 """What a shared process may be written: content. Calls, waits, effects and lifecycles belong to one owner's code."""
 

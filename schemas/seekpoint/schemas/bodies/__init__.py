@@ -46,6 +46,7 @@ from seekpoint.schemas.bodies.process_bodies import (
     ContextUpdated,
     ContextUpdatedMany,
     Custom,
+    Deleted,
     Detached,
     ErrorRecorded,
     Finished,
@@ -93,6 +94,7 @@ __all__ = [
     "Data",
     "DecisionMade",
     "DecisionStarted",
+    "Deleted",
     "Detached",
     "Diverged",
     "EffectIntended",
@@ -191,6 +193,7 @@ BODIES: tuple[type[Body], ...] = (
     RedriveRequested,
     PartAttached,
     Detached,
+    Deleted,
 )
 
 KINDS: Mapping[str, type[Body]] = {body.KIND: body for body in BODIES}

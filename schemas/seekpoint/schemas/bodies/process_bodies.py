@@ -20,6 +20,7 @@ __all__ = [
     "ContextUpdated",
     "ContextUpdatedMany",
     "Custom",
+    "Deleted",
     "Detached",
     "ErrorRecorded",
     "Finished",
@@ -149,6 +150,14 @@ class Finished(Body, frozen=True):
     KIND = "finished"
     IS_TIMED = True
     result: Json = "null"
+
+
+class Deleted(Body, frozen=True):
+    """The deletion of all that the process holds; what is written next begins it anew, under the next seq."""
+
+    KIND = "deleted"
+    IS_TIMED = True
+    reason: str | None = None
 
 
 class LifecycleChanged(Body, frozen=True):

@@ -18,6 +18,7 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.folding.attachment_rules import ATTACHMENT_RULES
 from seekpoint.schemas.folding.call_rules import CALL_RULES, record_write
 from seekpoint.schemas.folding.content_rules import CONTENT_RULES, Misfit, Rule, too_big
+from seekpoint.schemas.folding.deletion import delete
 from seekpoint.schemas.folding.effect_rules import open_effect, revoke
 from seekpoint.schemas.folding.seed import apply_seed
 from seekpoint.schemas.folds import advance_folds
@@ -203,6 +204,7 @@ _RULES: Mapping[type[b.Body], Rule] = {
     b.Custom: _custom,
     b.Released: _release,
     b.Finished: _finish,
+    b.Deleted: delete,
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import orjson
 
-from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.bodies import Deleted, Json
 from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folds import Folded, folded
@@ -114,6 +114,8 @@ class Draft:
     result_json: Json | None = field(None, _OWNERSHIP, form.json_text("result"), key="result", always=True)
     content_dropped: bool = field(False, _OWNERSHIP, form.FLAG, key="dropped")
     """Of a finished process: only its gravestone is left."""
+    deleted_seq: int = field(0, _OWNERSHIP, form.COUNT)
+    """The seq of the newest deletion; 0: the process was never deleted. Nothing from before it is in the state."""
     last_kind: str | None = field(None, _OWNERSHIP, form.TEXT, always=True)
     mailbox: dict[bytes, MailItem] = field(
         dict, _OWNERSHIP, form.MAILBOX, always=True, copied="copy", apart=True, cleared=_AT_THE_END
@@ -169,6 +171,11 @@ class Draft:
     def call_seq(self) -> int:
         """Return ``seq`` as calls have it: after those of all inherited calls."""
         return self.seq + self.lineage.seq_base
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the process was deleted and nothing was written to it since: readers find no such process."""
+        return self.last_kind == Deleted.KIND
 
     def freeze(self) -> State:
         """Turn this very object into a state. The draft is gone."""
