@@ -136,11 +136,12 @@ async def _ended(process: DurableProcess, error: BaseException | None) -> Obliga
         except ObligationStuck as owed:
             return owed
     elif not isinstance(error, HandleLost | asyncio.CancelledError):
-        from seekpoint.producers.durable.failures.origins import failure_origin
+        from seekpoint.producers.durable.failures.origins import failure_origin, frames_from_own_code
 
         settings = process.settings
         where = failure_origin(error, process.written.failure, settings)
-        await process.write(error_entry(process, error, traceback_of(error, settings), where))
+        trace = traceback_of(error, settings, frames=frames_from_own_code(error))
+        await process.write(error_entry(process, error, trace, where))
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from types import TracebackType
 
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
@@ -31,10 +32,19 @@ def error_line(error: BaseException, settings: Settings, characters_max: int = T
     return settings.excerpt(f"{type(error).__name__}: {full_message(error)}", characters_max)
 
 
-def traceback_of(error: BaseException, settings: Settings, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
-    """Return the traceback with all causes, without secrets. Of a long one, return the end, which has the error."""
+def traceback_of(
+    error: BaseException,
+    settings: Settings,
+    characters_max: int = TEXT_CHARACTERS_MAX,
+    frames: TracebackType | None = None,
+) -> str:
+    """Return the traceback with all causes, without secrets. Of a long one, return the end, which has the error.
+
+    ``frames`` is the part of the error's frames that is wanted: all of them, if none.
+    """
+    frames = frames or error.__traceback__
     try:
-        text = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(type(error), error, frames))
     except Exception:  # from a user's __str__
-        text = "".join(traceback.format_tb(error.__traceback__))
+        text = "".join(traceback.format_tb(frames))
     return settings.scrub(text)[-characters_max:].encode("utf-8", "replace").decode()

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cuts import bodies
 from open_processes import durable_side
 from outside_ledger import Ledger
 from refund_agent import World, refunder
 from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.dispatch.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors
-from seekpoint.schemas.errors import StepFailed
+from seekpoint.producers.durable.failures.origins import frames_from_own_code
+from seekpoint.schemas import MemoryLog, Settings
+from seekpoint.schemas.config.error_texts import traceback_of
+from seekpoint.schemas.errors import StepFailed, UnserializableValue
 
 
 async def test_a_finished_run_keeps_what_it_did_readable(node: Node) -> None:
@@ -87,6 +93,24 @@ async def test_the_state_of_a_failed_run_names_the_line_that_raised(node: Node) 
         assert "test_finished_processes.py:" in (failure.where or "")
         assert f"{code.name}: {line}" in (failure.where or "")
         assert type(state).from_bytes(state.to_bytes()).failure == failure
+
+
+async def test_a_recorded_traceback_begins_with_the_users_own_code(log: MemoryLog, node: Node) -> None:
+    """What of Seekpoint called it is the same in every run."""
+
+    @agent("picky")
+    async def picky(process: Process, input: Any) -> Any:
+        await process.update("a", object())
+
+    with pytest.raises(UnserializableValue):
+        await node.run(picky, "p")
+    text = bodies(log)[-2].traceback
+    files = re.findall(r'File ".*?(\w+\.py)"', text)
+    assert (files[0], files[-1]) == (Path(__file__).name, "tagged_json.py")
+    assert text.startswith("Traceback (most recent call last):\n")
+    whole = ZeroDivisionError("nobody raised it")
+    assert frames_from_own_code(whole) is None
+    assert traceback_of(whole, Settings(), frames=None) == "ZeroDivisionError: nobody raised it\n"
 
 
 class Unpaid(Exception):

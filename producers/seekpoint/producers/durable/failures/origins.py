@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 from traceback import walk_tb
-from types import FrameType
+from types import FrameType, TracebackType
 
 from seekpoint.producers.durable.failures.failed_calls import recorded_text
 from seekpoint.producers.durable.failures.recorded_failures import error_name, recorded_message
@@ -13,7 +13,7 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError, StepFailed
 from seekpoint.schemas.state.state_parts import Failure
 
-__all__ = ["failure_origin"]
+__all__ = ["failure_origin", "frames_from_own_code"]
 
 _LINE_CHARACTERS_MAX = 200
 _MESSAGE_CHARACTERS_MAX = 1_000
@@ -32,6 +32,14 @@ def failure_origin(error: BaseException, before: Failure | None, settings: Setti
         if before.message == message or (isinstance(error, SeekpointError) and before.message.startswith(message)):
             return before.where  # a SeekpointError's recorded message continues with its facts
     return _origin(error)
+
+
+def frames_from_own_code(error: BaseException) -> TracebackType | None:
+    """Return the frames from the user's own code on: what called that is Seekpoint's, in every run. None if none is."""
+    frames = error.__traceback__
+    while frames is not None and _is_library(frames.tb_frame):
+        frames = frames.tb_next
+    return frames
 
 
 def _origin(error: BaseException) -> str | None:
