@@ -2,7 +2,7 @@
 
     checkpoint/NS                 the newest checkpoint, without values
     channel/NS/CHANNEL            the value of a channel, with its version
-    writes/NS/CHECKPOINT/TASK     the writes of a task, for the newest checkpoint or one that is yet to come
+    writes/NS/CHECKPOINT/TASK     the writes of a task, until a checkpoint comes that is newer than theirs
     past                          what the newest entry says about older checkpoints
 
 An entry sets and deletes such keys. So the context is enough to resume a thread, and the entries, one after the other,
@@ -197,11 +197,6 @@ def _leave(ns: str, checkpoint_id: str, task_id: str, change: Change) -> None:
 
 
 def _write(space: Namespace, op: Writes, change: Change) -> None:
-    newest = space.checkpoint
-    if newest is not None and op.checkpoint_id < newest.id:
-        late = TaskWrites(op.task_path, {item.idx: item for item in op.items})
-        change.past.append(["writes", op.ns, op.checkpoint_id, op.task_id, late.json])
-        return
     place = op.checkpoint_id, op.task_id
     space.writes[place] = merged(space.writes.get(place), op.task_path, op.items)
     change.write(writes_key(op.ns, *place), space.writes[place].json)
