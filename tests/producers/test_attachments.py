@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,10 +13,13 @@ import pytest
 
 from replay_checks import history, made
 from seekpoint.consumers.recovery.attachments import read_attachment
+from seekpoint.consumers.staging.capture.process_file import ProcessFile
 from seekpoint.producers import Node, Process, SyncNode, check_replay
+from seekpoint.producers.importing import import_process
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.process import durable_side
 from seekpoint.producers.writer.attachment_parts import part, ref_to
-from seekpoint.schemas import Limits, MemoryLog, Ref, bodies
+from seekpoint.schemas import Entry, Limits, MemoryLog, Ref, bodies, encode, new_id
 from seekpoint.schemas.errors import (
     AttachmentDamaged,
     LimitExceeded,
@@ -156,6 +160,55 @@ async def test_an_altered_or_lost_part_is_found(log: MemoryLog, node: Node) -> N
     log.trim(0, right.offset + 1)
     with pytest.raises(AttachmentDamaged, match="no longer in the log"):
         read_attachment(log, state, ref)
+
+
+# --- copies
+async def test_a_copy_of_a_process_has_its_bytes(node: Node, tmp_path: Path) -> None:
+    """Exported and imported under another id: its references name the original, which is not there."""
+    log = runtime_of(node).reader
+    async with node.open("p") as process:
+        ref = await process.attach(some_bytes(9_000))
+        await process.update("scan", ref)
+    ProcessFile.write(log, "p", tmp_path / "p.seekpoint")
+    async with Node.in_memory(MemoryLog(limits=LIMITS)) as elsewhere:
+        await import_process(elsewhere, ProcessFile(tmp_path / "p.seekpoint").entries, "copy")
+        found = (await elsewhere.recover("copy")).state.context["scan"]
+        assert found == ref
+        assert await elsewhere.read_attachment(found, process_id="copy") == some_bytes(9_000)
+        async with elsewhere.open("copy", take_over=True) as copy:
+            assert await copy.read_attachment(found) == some_bytes(9_000)
+        shared = await elsewhere.open("copy", shared=True)
+        assert await shared.read_attachment(found) == some_bytes(9_000)
+        with pytest.raises(UnknownProcess):
+            await elsewhere.read_attachment(found)
+
+
+async def test_a_process_seeded_by_a_replay_has_no_bytes(log: MemoryLog, node: Node) -> None:
+    """Its state says what was attached. The offsets of the source mean nothing here, and are not read."""
+    async with node.open("p") as process:
+        ref = await process.attach(some_bytes(9_000))
+    state = (await node.recover("p")).state
+    seed = Entry(new_id(), "p", None, 0, None, None, 0, None, None, None, bodies.Seeded(state.to_bytes().decode()))
+    other = MemoryLog(partitions=1, limits=LIMITS)
+    other.append(0, b"p", encode(seed))
+    async with Node.in_memory(other) as elsewhere:
+        seeded = (await elsewhere.recover("p")).state
+        assert (seeded.attachments, dict(seeded.attached_at)) == (state.attachments, {})
+        assert seeded.hash == state.hash
+        with pytest.raises(AttachmentDamaged, match="without --seeded"):
+            await elsewhere.read_attachment(ref)
+        async with elsewhere.open("p") as process:
+            await process.detach(ref)
+            assert await process.read_attachment(await process.attach(some_bytes(9_000))) == some_bytes(9_000)
+
+
+async def test_a_fork_reads_what_its_parent_attached(node: Node) -> None:
+    """Its references name the parent."""
+    async with node.open("p") as process:
+        await process.update("scan", await process.attach(some_bytes(9_000)))
+    branch = await node.fork("p", "branch")
+    assert await branch.read_attachment(branch.state.context["scan"]) == some_bytes(9_000)
+    assert branch.state.attached_bytes == 0
 
 
 # --- agents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.node_runtime import NodeRuntime
@@ -55,13 +56,15 @@ class AppendCalls:
         cause = Cause(actor=actor, correlation_id=correlation_id)
         return await self._shared_writes().append(process_id, body, expected_seq, entry_id, cause)
 
-    async def read_attachment(self, ref: Ref) -> bytes:
+    async def read_attachment(self, ref: Ref, *, process_id: str | None = None) -> bytes:
         """Return the bytes of an attachment of any process, checked against their digest.
+
+        ``process_id`` names a copy of the process that the reference names, imported under another id.
 
         They are read from the journal now, and only they: a recovery gives the reference alone. Raises
         ``UnknownAttachment``, ``UnknownProcess``, ``AttachmentDamaged``, ``JournalUnavailable``.
         """
-        return await self._runtime.read_attachment(ref)
+        return await self._runtime.read_attachment(ref if process_id is None else replace(ref, process_id=process_id))
 
     async def delete(
         self,

@@ -292,11 +292,13 @@ class LogSession:
 
     async def read_attachment(self, ref: Ref) -> bytes:
         """Return the bytes of an attachment of this process, or of another one."""
-        if ref.process_id != self.process_id:
+        own = self._handle.ahead_attachment(ref.digest)
+        if own is None and ref.process_id != self.process_id:
             return await self._services.read_attachment(ref)
         if self._handle.unconfirmed is not None:
             await self.confirm()  # where the parts are is known of entries that were read back
-        return await self._services.read_attachment(ref, self._handle.peek().snapshot())
+        here = replace(ref, process_id=self.process_id)  # a copy of a process refers to the original
+        return await self._services.read_attachment(here, self._handle.peek().snapshot())
 
     async def detach(self, refs: Collection[Ref]) -> None:
         """Drop attachments of this process."""

@@ -10,7 +10,9 @@ import pytest
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.checkpoints.trimming import Trim
+from seekpoint.consumers.recovery.attachments import read_attachment
 from seekpoint.producers import Node
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, fold, new_id, new_state
 from seekpoint.schemas.errors import CheckpointDiffers, JournalMismatch
 from seekpoint.schemas.state.process_state import State
@@ -210,3 +212,37 @@ async def test_where_no_older_checkpoint_is_left_the_trim_says_so(world: World) 
     world.kept.compact(0)
     done = world.trim.run(0)
     assert (done.recomputed, done.unproven, done.target) == (0, 1, 15)
+
+
+async def test_a_trim_stops_at_the_oldest_part_of_an_attachment(world: World) -> None:
+    """No checkpoint has the bytes. What was detached holds nothing back; the rest can be read."""
+    async with Node.in_memory(world.log) as node:
+        async with node.open("a") as process:
+            gone = await process.attach(b"gone")
+            kept = await process.attach(b"kept")
+            await process.detach(gone)
+        async with node.open("b") as process:
+            await process.update("n", 9)
+        end = world.log.watermarks(0).high
+        world.save("a")
+        world.save("b")
+        world.publish(end)
+        before = world.state("a")
+        [at] = before.attached_at[kept.digest]
+        planned = world.trim.plan(0)
+        assert (planned.target, planned.target < end) == (at, True)
+        assert planned.note == "a has an attachment there, which can be read until it is detached"
+        world.trim.run(0)
+        assert world.log.watermarks(0).low == at
+        assert read_attachment(world.log, before, kept) == b"kept"
+
+
+async def test_an_attachment_that_is_being_written_stops_a_trim(world: World) -> None:
+    """Its writer may go on at any time."""
+    async with Node.in_memory(world.log) as node, node.open("a") as process:
+        await durable_side(process).append(bodies.PartAttached("0" * 64, 9, 0, b"a part"))
+        await process.update("n", 9)
+    world.save("a")
+    world.save("b")
+    world.publish(world.log.watermarks(0).high)
+    assert world.trim.plan(0).target == world.state("a").attached_at["0" * 64][0]

@@ -3,6 +3,7 @@
 Trimming is never automatic. Below the floor only the checkpoint of a process is left, so every checkpoint is read and
 its hash compared first. Each process that loses entries must have a checkpoint that covers them, and its state is
 recomputed from the log and compared. A degraded process stops the trim at its first entry, until a person has looked.
+A process with attachments stops it at the oldest part of one, because no checkpoint has the bytes.
 """
 
 from __future__ import annotations
@@ -78,9 +79,14 @@ class Trim:
         for key in list(found.heads):
             state = self._state(partition, found, key)
             covered[key] = Expected(found.heads[key].position, state.offset, state.hash)
-            first = state.first_offset
+            first, attached = state.first_offset, min((each[0] for each in state.attached_at.values()), default=None)
             if state.degraded is not None and first is not None and low <= first < target:
                 target, note = first, f"{key.decode()} is degraded: look with seekpoint log {key.decode()}"
+            if attached is not None and low <= attached < target:
+                target, note = (
+                    attached,
+                    f"{key.decode()} has an attachment there, which can be read until it is detached",
+                )
         losing = {key: covered[key] for key in self._check_covered(partition, low, target, covered)}
         unproven = recompute(self._log, self._checkpoints, partition, low, losing)
         return Trimmed(

@@ -45,8 +45,14 @@ def read_attachment(log: EntrySource, state: State, ref: Ref) -> bytes:
 
     Raises ``UnknownAttachment``, ``AttachmentDamaged`` if they are not what was attached, ``JournalUnavailable``.
     """
-    whole_attachment(state, ref)
-    data = b"".join(_parts(log, ref, state.attached_at.get(ref.digest, ())))
+    attachment, offsets = whole_attachment(state, ref), state.attached_at.get(ref.digest, ())
+    if len(offsets) < attachment.parts:
+        raise AttachmentDamaged(
+            "the journal has the attachment's reference and not its bytes: the process was seeded by a replay",
+            process_id=ref.process_id, digest=ref.digest,
+            hint="replay the process from its beginning, without --seeded, or read it in the replay's source",
+        )  # fmt: skip
+    data = b"".join(_parts(log, ref, offsets))
     if sha256(data).hexdigest() != ref.digest:
         raise _damaged("the bytes of an attachment are not those that were attached", ref)
     return data

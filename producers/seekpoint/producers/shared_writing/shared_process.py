@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -138,11 +139,12 @@ class SharedProcess:
 
     async def read_attachment(self, ref: Ref) -> bytes:
         """Return the bytes of an attachment, of this process or of another one; see ``Node.read_attachment``."""
-        state = None
-        if ref.process_id == self.process_id:
-            known = self.state.attachments.get(ref.digest)
-            state = self.state if known is not None and known.is_whole else await self.read()
-        return await self._runtime.read_attachment(ref, state)
+        known = self.state.attachments.get(ref.digest)
+        if known is None and ref.process_id != self.process_id:
+            return await self._runtime.read_attachment(ref)
+        state = self.state if known is not None and known.is_whole else await self.read()
+        here = replace(ref, process_id=self.process_id)  # a copy of a process refers to the original
+        return await self._runtime.read_attachment(here, state)
 
     async def detach(self, *refs: Ref, **how: Unpack[AppendOptions]) -> Appended:
         """Drop attachments of the process that no value needs any more; see ``Process.detach``."""

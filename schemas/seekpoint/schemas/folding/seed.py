@@ -13,7 +13,8 @@ from seekpoint.schemas.state.process_state import FIELDS, Draft, State
 
 __all__ = ["apply_seed"]
 
-_NOT_SEEDED = frozenset({"offset", "first_offset", "updated_us"})
+_NOT_SEEDED = frozenset({"offset", "first_offset", "updated_us", "attached_at"})
+"""The offsets of the other log say nothing in this one. The bytes of attachments are not here either."""
 
 
 def apply_seed(draft: Draft, state_json: str, limits: Limits) -> bool:

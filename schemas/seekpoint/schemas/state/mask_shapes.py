@@ -34,6 +34,7 @@ class Shape(NamedTuple):
     null where a mask drops it. ``json``, ``optional_json``: a dynamic value as JSON text. ``name``: a text in which
     masks replace only what a regex finds. ``process_id``: the id of a process.
     ``list``: items of the shape ``of[0]``. ``object``: members of the shape ``of[0]``, whose keys are texts.
+    ``digests``: the same, and its keys are the digests of attachments.
     ``members``: the same with keys that are names; a member that a mask drops is left out. ``record``: an object with
     the ``parts``. ``row``: the ``parts`` as a list, in their order. ``facts``: an object of texts and numbers, each
     masked under its own key. ``embedded``: JSON text of an object of the shape ``of[0]``, or else of the shape

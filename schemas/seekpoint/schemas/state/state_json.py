@@ -209,13 +209,13 @@ def attachment_width(digest: str, attachment: Attachment) -> int:
 ATTACHMENTS = FieldForm(
     lambda found: convert(found, dict[str, Attachment]),
     dict,
-    Shape("object", ("digest",), (shape_of(Attachment),)),
+    Shape("digests", of=(shape_of(Attachment),)),
     width=lambda attachments: sum(map(attachment_width, attachments, attachments.values())),
 )
 OFFSETS = FieldForm(
     lambda found: {digest: tuple(map(_integer, _is(list, each))) for digest, each in _is(dict, found).items()},
     dict,
-    Shape("object", ("digest",), (PLAIN,)),
+    Shape("digests", of=(PLAIN,)),
 )
 REMEMBERED = FieldForm(
     lambda found: dict.fromkeys(_id(one) for one in _is(list, found)),

@@ -3,6 +3,7 @@
 context.KEY...                context_updated, context_updated_many, context_patched, context_deleted
 message.content, .parts...    message_said
 context..., message...        also inside rewound, forked, promoted and seeded, which carry a state: see mask_states
+data                          the bytes of part_attached; their digest goes with them, in values too
 key                           the key of a call, also each key in the lists of calls_set_aside and parent_answered
 FIELD...                      any other field of any other kind: payload, result, reason, error, ...
 actor, correlation_id         of every entry
@@ -12,11 +13,12 @@ process_id                    of every entry, and its Kafka key; always replaced
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from types import NoneType
 from typing import Any
 
+from seekpoint.consumers.staging.masks.mask_attachments import AttachmentMasks
 from seekpoint.consumers.staging.masks.mask_fields import constant_or_text, json_text, text_of, text_or_none
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.consumers.staging.masks.mask_states import StateMasks, context_of
@@ -44,13 +46,17 @@ class EntryMasks:
         self._rules = rules
         self._masks: dict[str, Mask] = {}
         self._all = Mask(rules.rules, rules.key)
+        self._attachments = AttachmentMasks(self._chosen(b.PartAttached.KIND), self.process_id)
 
     def mask_of(self, kind: str) -> Mask:
         """Return the rules for ``kind``: those that name it, and those without kinds."""
         if kind not in self._masks:
-            chosen = tuple(rule for rule in self._rules.rules if not rule.kinds or kind in rule.kinds)
-            self._masks[kind] = Mask(chosen, self._rules.key)
+            self._masks[kind] = self._chosen(kind, self._attachments.ref_items)
         return self._masks[kind]
+
+    def _chosen(self, kind: str, *ref_items: Callable[[list[Any]], list[Any]]) -> Mask:
+        chosen = tuple(rule for rule in self._rules.rules if not rule.kinds or kind in rule.kinds)
+        return Mask(chosen, self._rules.key, *ref_items)
 
     def process_id(self, process_id: str) -> str:
         """Mask a process id. All rules apply, so that the pseudonym is the same in entries of all kinds."""
@@ -98,21 +104,21 @@ class EntryMasks:
             return {"to": body.to if body.to in _LIFECYCLE else text_of(mask, body.to, ("to",))}
         if isinstance(body, b.Rewound):
             return {
-                "content": StateMasks(mask, self.process_id).content(body.content),
+                "content": self._state_masks(mask).content(body.content),
                 "answers": None if body.answers is None else _keys(mask, body.answers),
             }
         if isinstance(body, b.Forked):
             return {
                 "parent_id": self.process_id(body.parent_id),
                 "rerun_of": None if body.rerun_of is None else self.process_id(body.rerun_of),
-                "content": StateMasks(mask, self.process_id).content(body.content),
+                "content": self._state_masks(mask).content(body.content),
                 "answers": None if body.answers is None else _keys(mask, body.answers),
             }
         if isinstance(body, b.Promoted):
-            content = StateMasks(mask, self.process_id).content(body.content)
+            content = self._state_masks(mask).content(body.content)
             return {"fork_id": self.process_id(body.fork_id), "content": content}
         if isinstance(body, b.Seeded):
-            return {"state": StateMasks(mask, self.process_id).state(body.state)}
+            return {"state": self._state_masks(mask).state(body.state)}
         if isinstance(body, b.ContentBatch):
             return {"values": context_of(mask, body.values), **_batched(mask, body)}
         if isinstance(body, b.CallsSetAside | b.ParentAnswered):
@@ -121,7 +127,15 @@ class EntryMasks:
             return {"spawned_by": None if body.spawned_by is None else self.process_id(body.spawned_by)}
         if isinstance(body, b.ChildSpawned):
             return {"child_id": self.process_id(body.child_id)}
+        if isinstance(body, b.PartAttached):
+            part, store = self._attachments.part(body), body.store and text_of(mask, body.store, ("store",))
+            return {"digest": part.digest, "data": part.data, "store": store}
+        if isinstance(body, b.Detached):
+            return {"digests": dumped([self._attachments.digest(each) for each in json.loads(body.digests)])}
         return {}
+
+    def _state_masks(self, mask: Mask) -> StateMasks:
+        return StateMasks(mask, self.process_id, self._attachments.digest)
 
 
 def _keys(mask: Mask, text: str) -> str:

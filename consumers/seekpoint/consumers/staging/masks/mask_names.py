@@ -24,6 +24,7 @@ _RENAMED: Final[dict[str, frozenset[str]]] = {
     b.MessageSaid.KIND: frozenset({"message", "call"}),
     b.CallsSetAside.KIND: frozenset({"key", "reason"}),
     b.ParentAnswered.KIND: frozenset({"key"}),
+    b.Detached.KIND: frozenset({"digest"}),
 }
 """The kinds whose fields have other names in mask rules: those of the state."""
 _STATES = frozenset({b.Seeded.KIND, b.Forked.KIND, b.Rewound.KIND, b.Promoted.KIND})

@@ -28,9 +28,12 @@ _FACTS_JSON = frozenset({"payload", "prompt", "output", "error"})
 class StateMasks:
     """Applies the rules for one kind to the state in its entries. A malformed state raises ``ValueError`` or others."""
 
-    def __init__(self, mask: Mask, process_id: Callable[[str], str]) -> None:
+    def __init__(
+        self, mask: Mask, process_id: Callable[[str], str], digest: Callable[[str], str] = lambda digest: digest
+    ) -> None:
         self._mask = mask
         self._process_id = process_id
+        self._digest = digest
 
     def state(self, text: str) -> str:
         """Mask the whole state of a seed."""
@@ -93,7 +96,9 @@ class StateMasks:
         masked: dict[str, Any] = {}
         for key, value in found.items():
             one = self.value(shape.of[0], value, key)
-            if shape.kind == "object":
+            if shape.kind == "digests":
+                masked[self._digest(key)] = one
+            elif shape.kind == "object":
                 masked[text_of(self._mask, key, names)] = one
             elif one is not None:
                 masked[self._mask.name(key, names)] = one

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
 from seekpoint.consumers.staging.masks.mask_rules import Do, MaskRule
+from seekpoint.schemas.values.attachment_ref import read_ref
 
 __all__ = ["DROPPED", "REDACTED", "Mask"]
 
@@ -22,6 +23,7 @@ DROPPED: Final = object()
 
 _CONTAINER_TAGS = frozenset({"$tuple", "$set", "$frozenset"})
 _LEAF_TAGS = frozenset({"$int", "$decimal", "$bytes", "$datetime", "$date", "$time", "$timedelta", "$uuid"})
+_REF = "$attachment"
 _NUMBER_MASK = (1 << 53) - 1
 _DEPTH_MAX = 200
 _ESCAPED_DEPTH = 8
@@ -38,14 +40,22 @@ Rules = tuple[MaskRule, ...]
 class Mask:
     """Applies the rules for one kind to values."""
 
-    def __init__(self, rules: Rules, key: bytes) -> None:
+    def __init__(
+        self, rules: Rules, key: bytes, ref_items: Callable[[list[Any]], list[Any]] = lambda items: items
+    ) -> None:
+        """``ref_items`` masks what the references to attachments say."""
         self._rules = rules
+        self._ref_items = ref_items
         self._key = blake2b(key, digest_size=32).digest()
         self.has_key = bool(key)
 
     def pseudonym(self, text: str) -> str:
         """Return a keyed hash: the same text has the same pseudonym, and only the key allows guesses."""
         return blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8).hexdigest()
+
+    def reaches(self, names: Names) -> bool:
+        """Return whether a rule applies to the value at ``names``."""
+        return bool(self._active((), names))
 
     def text(self, value: str, names: Names) -> Any:
         """Mask a plain text; ``DROPPED`` if a rule drops it."""
@@ -171,7 +181,7 @@ class Mask:
                 return DROPPED if rule.do is Do.DROP else self._replacement(spellings[0], rule.do)
         if isinstance(node, dict) and any(self._text(text, names, rules, depth + 1) != text for text in spellings[1:]):
             return self._replacement(spellings[0], Do.REDACT)
-        return node
+        return {_REF: self._ref_items(node[_REF])} if isinstance(node, dict) and _REF in node else node
 
 
 def dumped(value: Any) -> str:
@@ -183,7 +193,14 @@ def _is_leaf_tag(node: Mapping[str, Any]) -> bool:
     if len(node) != 1:
         return False
     [(name, value)] = node.items()
-    return name in _LEAF_TAGS and isinstance(value, str)
+    return (name in _LEAF_TAGS and isinstance(value, str)) or (name == _REF and _is_ref(value))
+
+
+def _is_ref(items: object) -> bool:
+    try:
+        return isinstance(items, list) and read_ref(items) is not None
+    except ValueError:
+        return False
 
 
 def _parsed(text: str) -> Any:
@@ -226,6 +243,8 @@ def _spellings(node: Any) -> list[str]:
     if not isinstance(node, dict):
         return [repr(node), f"{node:f}"] if isinstance(node, float) else [repr(node)]
     [(name, text)] = node.items()
+    if name == _REF:
+        return [dumped(text), *(item for item in text if isinstance(item, str))]
     if name != "$bytes":
         return [text]
     try:
