@@ -157,7 +157,7 @@ async def show_calls(visit: Visit, query: CallsPageQuery) -> Response:
     if query.other_id:
         compared = await get_comparison(visit, ComparisonQuery(id=query.id, other_id=query.other_id))
     return await tab_page(
-        visit, "process_calls.html", query.id, history=None if compared else history, query=query, found=found,
+        visit, "process/calls.html", query.id, history=None if compared else history, query=query, found=found,
         compared=compared, origin=await _origin(visit, history),
     )  # fmt: skip
 
@@ -176,7 +176,7 @@ async def show_call(visit: Visit, query: CallQuery) -> Response:
     attempts = call.pop("attempts")
     facts = [_fact(name, value) for name, value in call.items() if value is not None]
     return await tab_page(
-        visit, "process_call.html", query.id, number=query.number, facts=facts, attempts=attempts, whole=whole
+        visit, "process/call.html", query.id, number=query.number, facts=facts, attempts=attempts, whole=whole
     )
 
 

@@ -40,7 +40,7 @@ async def show_act(visit: Visit, query: ProcessQuery) -> Response:
     recoverer = visit.parts.target.recoverer
     state = (await visit.parts.in_thread(lambda: recoverer.recover(query.id))).state
     agents = {one.name for one in visit.parts.options.agents}
-    return await tab_page(visit, "process_act.html", query.id, **_choices(query.id, state, agents))
+    return await tab_page(visit, "process/act.html", query.id, **_choices(query.id, state, agents))
 
 
 def _choices(process_id: str, state: State, agents: Collection[str]) -> dict[str, Any]:
@@ -71,7 +71,8 @@ async def show_bulk(visit: Visit, query: ListQuery) -> Response:
     found = (await visit.parts.board.current()).matching(query)
     filters = [(name, value) for name in ("prefix", "agent", "lifecycle", "since") if (value := getattr(query, name))]
     return visit.parts.templates.page(
-        visit, "bulk.html", total=len(found), filters=filters, only=query.only, address=visit.request.url.query
+        visit, "processes/bulk.html", total=len(found), filters=filters, only=query.only,
+        address=visit.request.url.query,
     )
 
 

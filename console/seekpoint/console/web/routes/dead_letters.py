@@ -68,7 +68,7 @@ async def show_letters(visit: Visit, query: LettersQuery) -> Response:
     found = await list_letters(visit, query)
     behind = query.skip + query.limit
     return visit.parts.templates.page(
-        visit, "dead_letters.html", query=query, found=found,
+        visit, "pipeline/dead_letters.html", query=query, found=found,
         previous=None if query.skip == 0 else query.address(max(0, query.skip - query.limit)),
         following=None if behind >= found.total else query.address(behind),
     )  # fmt: skip
@@ -90,7 +90,7 @@ async def show_letter(visit: Visit, query: LetterQuery) -> Response:
     """Show one dead letter."""
     letter, readable = await _letter(visit, query.place)
     return visit.parts.templates.page(
-        visit, "dead_letter.html", letter=head_of(letter), error=letter.error, readable=readable,
+        visit, "pipeline/dead_letter.html", letter=head_of(letter), error=letter.error, readable=readable,
         lines=hex_lines(letter.value or b""),
     )  # fmt: skip
 

@@ -81,7 +81,7 @@ async def show_differences(visit: Visit, query: DifferencesQuery) -> Response:
     tables = [("What the agent has", [row for is_own, row in rows if not is_own])]
     if kept := [row for is_own, row in rows if is_own]:
         tables.append(("What the journal keeps of it", kept))
-    return await tab_page(visit, "process_differences.html", query.id, query=query, found=found, tables=tables)
+    return await tab_page(visit, "process/differences.html", query.id, query=query, found=found, tables=tables)
 
 
 def _row(one: Difference) -> tuple[str, str, str | None, str | None]:

@@ -188,14 +188,14 @@ async def show_entries(visit: Visit, query: EntriesQuery) -> Response:
     query = replace(query, partial=True)
     history = await _read(visit, query)
     found = await visit.parts.in_thread(lambda: _page(history, query))
-    return await tab_page(visit, "process_entries.html", query.id, history=history, query=query, found=found)
+    return await tab_page(visit, "process/entries.html", query.id, history=history, query=query, found=found)
 
 
 async def show_entry(visit: Visit, query: EntryQuery) -> Response:
     """Show one entry whole. A script of the tab puts its ``#whole`` below the entry's row."""
     found = await get_entry(visit, query)
     lines = json_lines(found.entry)
-    return await tab_page(visit, "process_entry.html", query.id, offset=query.offset, lines=lines)
+    return await tab_page(visit, "process/entry.html", query.id, offset=query.offset, lines=lines)
 
 
 PAGES = (

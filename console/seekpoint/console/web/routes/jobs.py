@@ -45,7 +45,7 @@ async def show_jobs(visit: Visit, query: NoQuery) -> Response:
     parts = visit.parts
     staging = None if parts.target.settings.sqlite_path is not None else await parts.in_thread(_staging, parts.target)
     return parts.templates.page(
-        visit, "jobs.html", jobs=parts.jobs.listed(), staging=staging, is_masked=parts.options.masks is not None
+        visit, "jobs/page.html", jobs=parts.jobs.listed(), staging=staging, is_masked=parts.options.masks is not None
     )
 
 
@@ -60,7 +60,7 @@ async def show_job(visit: Visit, query: JobQuery) -> Response:
     """Show one job. A script asks how far it is."""
     job = visit.parts.jobs.of(query.id)
     head, *rows = job.table or [()]
-    return visit.parts.templates.page(visit, "job.html", job=job.facts(), head=head, rows=rows)
+    return visit.parts.templates.page(visit, "jobs/job.html", job=job.facts(), head=head, rows=rows)
 
 
 PAGES = (Page(path="/jobs", show=show_jobs, nav="Jobs"), Page(path="/job", show=show_job, query=JobQuery))

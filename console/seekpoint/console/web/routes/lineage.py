@@ -90,7 +90,7 @@ def _promotions(histories: Histories, process_id: str) -> list[Promotion]:
 async def show_lineage(visit: Visit, query: ProcessQuery) -> Response:
     """Show the tree."""
     found = await get_lineage(visit, query)
-    return await tab_page(visit, "process_lineage.html", query.id, found=found)
+    return await tab_page(visit, "process/lineage.html", query.id, found=found)
 
 
 PAGES = (Page(path="/lineage", show=show_lineage, query=ProcessQuery, tab="Lineage"),)

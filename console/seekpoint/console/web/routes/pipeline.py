@@ -32,7 +32,7 @@ class PipelineAnswer(FrozenStruct, frozen=True, kw_only=True):
 async def show_pipeline(visit: Visit, query: NoQuery) -> Response:
     """Show the pipeline."""
     seen = await visit.parts.pipeline.current()
-    return visit.parts.templates.page(visit, "pipeline.html", parts=_parts(visit.parts.templates, seen))
+    return visit.parts.templates.page(visit, "pipeline/page.html", parts=_parts(visit.parts.templates, seen))
 
 
 async def stream_pipeline(visit: Visit, query: NoQuery) -> Response:
@@ -52,7 +52,7 @@ async def get_pipeline(visit: Visit, query: NoQuery) -> PipelineAnswer:
 def _parts(templates: Templates, seen: SeenPipeline) -> dict[str, str]:
     """Return the parts of the page that change, as HTML, by the ids of their places."""
     names = ("summary", "partitions", "services", "workers", "nodes")
-    return {f"pipeline-{name}": templates.text(f"pipeline_{name}.html", seen=seen, one=seen.pipeline) for name in names}
+    return {f"pipeline-{name}": templates.text(f"pipeline/{name}.html", seen=seen, one=seen.pipeline) for name in names}
 
 
 def pipeline_stream(parts: ConsoleParts) -> AsyncGenerator[bytes, None]:

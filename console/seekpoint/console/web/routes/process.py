@@ -95,7 +95,7 @@ async def quick_head(visit: Visit, history: ProcessHistory) -> ProcessRow | Unkn
 async def tab_page(
     visit: Visit, template: str, process_id: str, *, history: ProcessHistory | None = None, **values: Any
 ) -> Response:
-    """Return the page of a tab: the head of the process above ``template``, which extends ``process.html``.
+    """Return the page of a tab: the head of the process above ``template``, which extends ``process/base.html``.
 
     With a ``history`` the page does not wait until it is known how the process stands: a script fills this in.
     """
@@ -118,7 +118,7 @@ class StateAnswer(FrozenStruct, frozen=True, kw_only=True):
 async def show_state(visit: Visit, query: ProcessQuery) -> Response:
     """Show the present state."""
     lines = state_lines(await _state(visit, query.id))
-    return await tab_page(visit, "process_state.html", query.id, lines=lines)
+    return await tab_page(visit, "process/state.html", query.id, lines=lines)
 
 
 async def get_state(visit: Visit, query: ProcessQuery) -> StateAnswer:
@@ -141,7 +141,7 @@ async def stream_process(visit: Visit, query: ProcessQuery) -> Response:
         head = None
         if progress.is_complete:
             one = await quick_head(visit, parts.histories.of(query.id))
-            head = parts.templates.text("process_head.html", one=one)
+            head = parts.templates.text("process/head.html", one=one)
         return msgspec.json.encode({**msgspec.structs.asdict(progress), "head": head})
 
     return StreamingResponse(parts.history_streams.follow(query.id, render), media_type="text/event-stream")

@@ -33,7 +33,7 @@ async def show_processes(visit: Visit, query: ListQuery) -> Response:
     board = await visit.parts.board.current(_PATIENCE_S)
     found = board.listed(query)
     return visit.parts.templates.page(
-        visit, "processes.html", query=query, found=found, statuses=STATUSES, sorts=SORTS, only=ONLY,
+        visit, "processes/page.html", query=query, found=found, statuses=STATUSES, sorts=SORTS, only=ONLY,
         stream=f"/events/processes?{visit.request.url.query}", parts=list_parts(visit.parts.templates, query, found),
     )  # fmt: skip
 
@@ -58,8 +58,8 @@ def list_parts(templates: Templates, query: ListQuery, found: ProcessList) -> di
         "following": query.address(behind) if behind < found.total else None,
     }
     return {
-        "rows": templates.text("process_rows.html", found=found),
-        "counts": templates.text("process_counts.html", found=found),
+        "rows": templates.text("processes/rows.html", found=found),
+        "counts": templates.text("processes/counts.html", found=found),
         "source": templates.text("source_line.html", found=found, **pages),
     }
 

@@ -125,7 +125,7 @@ async def show_story(visit: Visit, query: StoryQuery) -> Response:
     shown = [(part, _html(part), _lines(part.value)) for part in found.parts]
     history = visit.parts.histories.of(query.id)
     return await tab_page(
-        visit, "process_story.html", query.id, history=history, query=query, found=found, shown=shown
+        visit, "process/story.html", query.id, history=history, query=query, found=found, shown=shown
     )  # fmt: skip
 
 

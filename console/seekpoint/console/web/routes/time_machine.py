@@ -113,7 +113,7 @@ async def show_moment(visit: Visit, query: MomentQuery) -> Response:
     """Show the moment. While a long history is read for the first time, show that instead."""
     moments = moments_of(visit, query.id)
     values = await _soon(visit, moments, query)
-    template = "process_reading.html" if values is None else "process_moment.html"
+    template = "process/reading.html" if values is None else "process/moment.html"
     return await tab_page(visit, template, query.id, query=query, **(values or {}))
 
 

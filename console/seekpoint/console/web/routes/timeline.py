@@ -90,7 +90,7 @@ async def get_timeline(visit: Visit, query: TimelineQuery) -> TimelineAnswer:
 async def show_timeline(visit: Visit, query: ProcessQuery) -> Response:
     """Show the frame of the timeline. A process that does not exist is an error already here."""
     history = await read_history(visit, query.id, lambda one: len(one.index.marks) > 0, partial=True)
-    return await tab_page(visit, "process_timeline.html", query.id, history=history)
+    return await tab_page(visit, "process/timeline.html", query.id, history=history)
 
 
 def _window(history: ProcessHistory, query: TimelineQuery) -> TimelineAnswer:

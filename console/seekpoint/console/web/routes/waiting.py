@@ -93,7 +93,7 @@ async def show_waiting(visit: Visit, query: NoQuery) -> Response:
     """Show what waits for a person."""
     found = await list_waiting(visit, query)
     source = (await visit.parts.board.current()).source
-    return visit.parts.templates.page(visit, "waiting.html", found=found, source=source)
+    return visit.parts.templates.page(visit, "processes/waiting.html", found=found, source=source)
 
 
 async def show_gate(visit: Visit, query: KeyQuery) -> Response:
@@ -101,7 +101,7 @@ async def show_gate(visit: Visit, query: KeyQuery) -> Response:
     facts = (await get_gate(visit, query)).gate
     prompt = facts["prompt"]
     lines = prompt.split("\n") if isinstance(prompt, str) else json_lines(prompt)
-    return await tab_page(visit, "gate.html", query.id, gate=facts, lines=lines)
+    return await tab_page(visit, "process/gate.html", query.id, gate=facts, lines=lines)
 
 
 async def show_effect(visit: Visit, query: KeyQuery) -> Response:
@@ -113,9 +113,9 @@ async def show_effect(visit: Visit, query: KeyQuery) -> Response:
     asked = next((one["arguments"] for one in found.entries if "arguments" in one), None)
     entries = [{**one, "details": _details(one)} for one in found.entries]
     return await tab_page(
-        visit, "effect.html", query.id, effect=effect, entries=entries, asked=_lines(asked), owner=found.owner_node,
-        epoch=found.epoch, output=json_lines(effect["output"]), error=json_lines(effect["error"]),
-        may_settle=effect["status"] in UNSETTLED,
+        visit, "process/effect.html", query.id, effect=effect, entries=entries, asked=_lines(asked),
+        owner=found.owner_node, epoch=found.epoch, output=json_lines(effect["output"]),
+        error=json_lines(effect["error"]), may_settle=effect["status"] in UNSETTLED,
     )  # fmt: skip
 
 
