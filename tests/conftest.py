@@ -29,6 +29,8 @@ hypothesis_settings.load_profile("seekpoint")
 
 use_files_if_asked()
 
+os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"  # else a thread of that SDK waits to send traces
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Look at the machine as long as tests run, and at how long each of them takes."""

@@ -6,6 +6,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -401,3 +402,16 @@ def test_the_hash_tells_a_shared_value() -> None:
     assert (third.shared, third.shared_version) == ("b", 2)
     assert third.hash != first.hash
     assert State.from_bytes(third.to_bytes()) == third
+
+
+def test_one_value_of_the_context_is_decoded_alone() -> None:
+    """A value that is not there is the default."""
+    state = fold(
+        fold(new_state(), 0, claim(1)),
+        1,
+        own(1, b.ContextUpdatedMany({"price": '{"$decimal":"1.10"}', "other": "[1]"})),
+    )
+    assert state.value("price") == Decimal("1.10")
+    assert state.value("other") == [1]
+    assert state.value("none") is None
+    assert state.value("none", 0) == 0

@@ -213,6 +213,11 @@ class State(Draft):
         """The context, decoded anew: a plain dict of the caller's own."""
         return {key: load(text) for key, text in self.values_json.items()}
 
+    def value(self, key: str, default: Any = None) -> Any:
+        """Return one value of the context, decoded anew, or ``default``; the other values are not decoded."""
+        text = self.values_json.get(key)
+        return default if text is None else load(text)
+
     # What a draft may write on is looked at through a window.
     @property
     def values_json(self) -> Mapping[str, Json]:  # type: ignore[override]  # read-only on purpose

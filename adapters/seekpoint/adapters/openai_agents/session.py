@@ -1,0 +1,242 @@
+"""A session of the SDK whose items are in a journal.
+
+One session is one process. Each item is a context value of it, under a key that sorts in the order of the items:
+``item/`` with the seq of the entry that added the item, and the item's place in that entry. A call expects the seq that
+it has seen, so the seq of its entry is known before the entry is written, and two nodes never use one key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from heapq import nlargest
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from agents.items import TResponseInputItem
+from agents.memory import SessionABC, SessionSettings
+from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
+
+from seekpoint import Node, State, SyncNode
+from seekpoint.adapters.openai_agents.shared_calls import SharedCalls, shared_calls
+from seekpoint.errors import AppendConflict, HandleClosed, LimitExceeded
+
+if TYPE_CHECKING:
+    from agents.memory.session import _CompactionSnapshot
+
+__all__ = ["SeekpointSession"]
+
+T = TypeVar("T")
+
+_ITEM = "item/"
+_FULL = (
+    "nothing was written: keep images and files outside, and put their file_id or URL into the item; add fewer items "
+    "at once; wrap the session in OpenAIResponsesCompactionSession; or begin another session"
+)
+
+
+class SeekpointSession(SessionABC):
+    """A session of the OpenAI Agents SDK in a journal. Any node may use it, without sticky routing.
+
+    ``node`` is a started ``Node``, or a ``SyncNode`` for programs that call ``Runner.run_sync``. Sessions are cheap:
+    make one for each request. The items belong to the process ``prefix + session_id``, which has nothing else.
+    ``actor`` is named in every entry.
+
+    A call that has returned is written, and each later call of any node sees it. Each call that writes is one entry:
+    after a crash all of it is there, or nothing. Every call raises ``JournalUnavailable`` where the log cannot be read;
+    what ``Node.append`` raises, it raises too. A cancelled call is over when ``CancelledError`` is raised.
+    """
+
+    session_settings: SessionSettings | None = None
+
+    def __init__(
+        self,
+        session_id: str,
+        node: Node | SyncNode,
+        *,
+        prefix: str = "session/",
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+        actor: str | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = (
+            SessionSettings() if session_settings is None else coerce_session_settings(session_settings)
+        )
+        self.process_id = prefix + session_id
+        self._calls: SharedCalls = shared_calls(node, self.process_id, actor)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop of the node. A ``SyncNode`` has one of its own, and is called from any."""
+        self._needs_loop = isinstance(node, Node)
+        if self._needs_loop:
+            with suppress(RuntimeError):
+                self._loop = asyncio.get_running_loop()
+
+    # --- the SDK's protocol
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return all items, or the newest ``limit`` of them, oldest first. Only the items returned are decoded.
+
+        Without ``limit``, that of ``session_settings`` counts. A negative one means all, as in the SDK's sessions.
+        """
+        most = resolve_session_limit(limit, self.session_settings)
+        state = await self._at_node(self._calls.read)
+        return [_item(state, key) for key in _newest_keys(state, most)]
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Add items after all others, in one entry.
+
+        Raises ``UnserializableValue`` for an item that is not JSON, and ``LimitExceeded`` where the items do not fit
+        into an entry (1 MiB), or into the session (8 MiB), by the journal's default limits.
+        """
+        if items:
+            await self._at_node(lambda: self._add(list(items)))
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the newest item and return it; None if there is none. No other call gets the same item."""
+        return await self._at_node(self._pop)
+
+    async def clear_session(self) -> None:
+        """Remove all items, in one entry."""
+        await self._at_node(self._clear)
+
+    def close(self) -> None:
+        """Do nothing: the node stays open. The SDK's own sessions have this call."""
+
+    # --- the SDK's own calls of its sessions
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
+    ) -> _CompactionSnapshot | None:
+        """Return the newest items, with a call that replaces the last of them: OpenAIResponsesCompactionSession asks.
+
+        Without it, the SDK clears a session and adds the compacted items in a second call.
+        """
+        if type(self) is not SeekpointSession:  # another class may add to what the calls of a session do
+            return None
+        from agents.memory.session import _CompactionSnapshot
+
+        state = await self._at_node(self._calls.read)
+        keys = _newest_keys(state, limit)
+        is_whole = len(keys) == len(_newest_keys(state, limit + 1))
+
+        async def replace_suffix(start: int, output: list[TResponseInputItem]) -> bool:
+            return await self._at_node(lambda: self._replace(keys[start:], output, prune_prefix))
+
+        return _CompactionSnapshot([_item(state, key) for key in keys], is_whole, replace_suffix)
+
+    # --- what runs in the node's loop
+    async def _add(self, items: Sequence[TResponseInputItem], entry_id: bytes | None = None) -> None:
+        state = await self._calls.known()
+        while True:
+            values = {_key(state.seq + 1, index): item for index, item in enumerate(items)}
+            try:
+                await self._calls.update_many(values, expected_seq=state.seq, entry_id=entry_id)
+            except AppendConflict as conflict:
+                state = _newer(conflict)
+            except LimitExceeded as exc:
+                raise LimitExceeded(
+                    f"the session takes no {len(items)} more items", process_id=self.process_id, bytes=exc.bytes,
+                    limit=exc.limit, path=exc.path, hint=_FULL,
+                ) from exc  # fmt: skip
+            else:
+                return
+
+    async def _pop(self) -> TResponseInputItem | None:
+        state = await self._calls.known()
+        while True:
+            if not _newest_keys(state, 1):  # what this node knows may be old
+                state = await self._calls.read()
+            if not (keys := _newest_keys(state, 1)):
+                return None
+            try:
+                await self._calls.delete(keys[0], expected_seq=state.seq)
+            except AppendConflict as conflict:
+                state = _newer(conflict)
+            else:
+                return _item(state, keys[0])
+
+    async def _replace(
+        self,
+        expected: Sequence[str],
+        output: Sequence[TResponseInputItem],
+        is_expired: Callable[[TResponseInputItem], bool] | None,
+    ) -> bool:
+        """Replace the items of the keys ``expected``, in one entry, if they are the newest; return whether they were.
+
+        The oldest items go too, up to the first that is not expired.
+        """
+        state = await self._calls.known()
+        while expected:
+            if _newest_keys(state, len(expected)) != [*expected]:
+                newest = await self._calls.read()
+                if newest.seq == state.seq:
+                    return False
+                state = newest
+                continue
+            older = _newest_keys(state, None)[: -len(expected)]
+            expired = _first_expired(state, older, is_expired)
+            values = {_key(state.seq + 1, index): item for index, item in enumerate(output)}
+            try:
+                await self._calls.change(values, [*expired, *expected], expected_seq=state.seq)
+            except AppendConflict as conflict:
+                state = _newer(conflict)
+            else:
+                return True
+        return False
+
+    async def _clear(self) -> None:
+        if (await self._calls.read()).values_json:
+            await self._calls.clear()
+
+    async def _at_node(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run ``call`` in the node's loop, to its end: a caller that is cancelled meanwhile knows the outcome."""
+        here = asyncio.get_running_loop()
+        if self._needs_loop and self._loop is None:
+            self._loop = here
+        if self._loop is None or self._loop is here:
+            return await _to_the_end(asyncio.ensure_future(call()))
+        if self._loop.is_closed():
+            raise HandleClosed(
+                "the event loop of the session's node has ended", process_id=self.process_id,
+                hint="keep the loop running in which the node was started, or use a SyncNode",
+            )  # fmt: skip
+        return await _to_the_end(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(), self._loop)))
+
+
+async def _to_the_end(work: asyncio.Future[T]) -> T:
+    cancelled = False
+    while not work.done():
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        if not work.cancelled():
+            work.exception()  # it is known, and nobody asks for it any more
+        raise asyncio.CancelledError
+    return work.result()
+
+
+def _newer(conflict: AppendConflict) -> State:
+    state: State | None = conflict.state
+    assert state is not None  # of an append, never of another call
+    return state
+
+
+def _key(seq: int, index: int) -> str:
+    return f"{_ITEM}{seq:012}.{index:06}"
+
+
+def _newest_keys(state: State, limit: int | None) -> list[str]:
+    """Return the keys of the newest ``limit`` items, oldest first; None or less than 0 means all."""
+    keys = (key for key in state.values_json if key.startswith(_ITEM))
+    return sorted(keys) if limit is None or limit < 0 else nlargest(limit, keys)[::-1]
+
+
+def _first_expired(
+    state: State, keys: Sequence[str], is_expired: Callable[[TResponseInputItem], bool] | None
+) -> list[str]:
+    return [] if is_expired is None else list(takewhile(lambda key: is_expired(_item(state, key)), keys))
+
+
+def _item(state: State, key: str) -> TResponseInputItem:
+    return cast("TResponseInputItem", state.value(key))

@@ -1,0 +1,100 @@
+"""The SDK's own tests pass with ``SeekpointSession`` in the place of ``SQLiteSession``.
+
+They are in the SDK's archive of sources, which ``scripts/_venv`` fetches by its hash. They run in a program of their
+own, with their own settings. ``sdk_deselected.txt`` has what is left out, with the reasons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from agent_programs import environment
+from seekpoint.schemas import Settings
+
+HERE = Path(__file__).parent
+SUITE = "openai_agents-0.24.0"
+
+SESSIONS = ["memory/test_session.py", "memory/test_session_limit.py"]
+WRAPPED = [
+    "memory/test_compaction_suffix.py", "memory/test_compaction_model_visibility.py",
+    "memory/test_openai_responses_compaction_session.py", "extensions/memory/test_encrypt_session.py",
+]  # fmt: skip
+FAILURES = ["test_tool_failure_boundaries.py", "test_native_tool_failure_history.py"]
+RUNNERS = [
+    "test_agent_runner.py", "test_agent_runner_streamed.py", "test_max_turns.py", "test_programmatic_tool_calling.py",
+    "test_run_impl_resume_paths.py", "test_soft_cancel.py", "test_tool_batch_failure_history.py",
+]  # fmt: skip
+"""The other files in which a test makes a ``SQLiteSession``."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The SDK's folder of sources."""
+    archive = Path(sys.prefix) / "suites" / f"{SUITE}.tar.gz"
+    assert archive.exists(), "scripts/test fetches it: see tests/adapters/sdists.txt"
+    folder = tmp_path_factory.mktemp("sdk")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / SUITE
+
+
+def _deselected() -> list[str]:
+    lines = (HERE / "sdk_deselected.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _passed(sources: Path, mode: str, files: list[str], **more: str) -> int:
+    """Run the tests in ``files``; how many have passed. A test that fails, and an error, fail this one."""
+    left_out = [word for name in _deselected() for word in ("--deselect", f"tests/{name}")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "sdk_sessions", "-p", "no:cacheprovider", "-q", "--tb=short", *left_out,
+         *(f"tests/{file}" for file in files)],
+        cwd=sources, capture_output=True, text=True, timeout=600, check=False,
+        env={**os.environ, **more, "SUITE_MODE": mode, "PYTHONPATH": str(HERE), "OPENAI_AGENTS_DISABLE_TRACING": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    found = re.search(r"(\d+) passed", done.stdout)
+    assert found is not None, done.stdout
+    return int(found[1])
+
+
+@pytest.mark.timeout(300)
+def test_the_tests_of_sessions_pass_in_memory(sources: Path) -> None:
+    """With compaction and encryption around the session."""
+    assert _passed(sources, "memory", [*SESSIONS, *WRAPPED, *FAILURES]) == 399
+
+
+@pytest.mark.timeout(300)
+def test_the_tests_of_sessions_pass_in_files(sources: Path) -> None:
+    """Each database of a test is a journal in a file."""
+    assert _passed(sources, "files", SESSIONS) == 53
+
+
+@pytest.mark.timeout(300)
+def test_the_tests_of_sessions_pass_on_two_nodes_in_turns(sources: Path) -> None:
+    """Each call of a session goes to the other node: none is answered from an old state."""
+    assert _passed(sources, "two-nodes", SESSIONS) == 53
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+async def test_the_tests_of_sessions_pass_on_kafka(sources: Path, journal: Settings) -> None:
+    """By two nodes in turns."""
+    more = environment(journal)
+    assert await asyncio.to_thread(lambda: _passed(sources, "kafka", SESSIONS, **more)) == 53
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", ["memory", "files", "two-nodes"])
+def test_every_test_that_makes_a_session_passes(sources: Path, mode: str) -> None:
+    """Those of the runner too."""
+    assert _passed(sources, mode, [*SESSIONS, *WRAPPED, *FAILURES, *RUNNERS]) > 1_250

@@ -1,0 +1,239 @@
+"""Sessions of the OpenAI Agents SDK in a journal: the newest items, turns of nodes, crashes, limits, event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import Agent, Runner
+from agents.memory import Session
+from agents.testing import ScriptedModel, assistant_message
+
+from seekpoint import MemoryLog, Node, SyncNode
+from seekpoint.adapters.openai_agents import SeekpointSession
+from seekpoint.errors import HandleClosed, InvalidName, LimitExceeded, UnserializableValue
+from session_contract import SessionContract, said
+
+
+@pytest.fixture(params=["memory", "file"])
+async def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[list[Node]]:
+    """Two nodes of one journal."""
+    log = MemoryLog()
+
+    def node(number: int) -> Node:
+        if request.param == "file":
+            return Node.local(tmp_path / "runs.db", node_id=f"n{number}")
+        return Node.in_memory(log, node_id=f"n{number}")
+
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(node(number)) for number in range(2)]
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    """A node in memory."""
+    async with Node.in_memory() as running:
+        yield running
+
+
+async def seqs(node: Node, session: SeekpointSession) -> int:
+    """How many entries the session has."""
+    return (await node.recover(session.process_id, missing_ok=True)).state.seq
+
+
+class TestOneJournal(SessionContract):
+    """Inherited."""
+
+
+# --- entries
+async def test_each_call_that_writes_is_one_entry(node: Node) -> None:
+    """One that changes nothing writes nothing."""
+    session = SeekpointSession("chat", node)
+    assert isinstance(session, Session)
+    await session.clear_session()
+    await session.add_items([])
+    assert await session.pop_item() is None
+    assert await seqs(node, session) == 0
+    await session.add_items(said(*range(50)))
+    assert await seqs(node, session) == 1
+    await session.pop_item()
+    assert await seqs(node, session) == 2
+    await session.clear_session()
+    assert await seqs(node, session) == 3
+
+
+async def test_items_are_what_was_added(node: Node) -> None:
+    """Also those with keys that Seekpoint's own JSON uses."""
+    items: Any = [{"type": "x", "schema": {"$ref": "#/a"}, "n": 2**60, "none": None, "f": 1.5, "text": "\0é\u2028"}]
+    session = SeekpointSession("chat", node)
+    await session.add_items(items)
+    assert await session.get_items() == items
+    assert await session.pop_item() == items[0]
+
+
+async def test_limits_count_from_the_newest_item(node: Node) -> None:
+    """Of the call, else of the settings; a negative one is none."""
+    session = SeekpointSession("chat", node, session_settings={"limit": 3})
+    for number in range(12):
+        await session.add_items(said(number))
+    assert await session.get_items() == said(9, 10, 11)
+    assert await session.get_items(2) == said(10, 11)
+    assert await session.get_items(0) == []
+    assert await session.get_items(-1) == said(*range(12)) == await session.get_items(100)
+
+
+async def test_sessions_and_runs_may_have_one_id(node: Node) -> None:
+    """The prefix keeps them apart."""
+    async with node.open("case-1") as process:
+        await process.update("status", "open")
+        session = SeekpointSession("case-1", node, actor="server-3")
+        await session.add_items(said(1))
+        assert process.state.context == {"status": "open"}
+    entries = [one.entry async for one in node.entries(session.process_id)]
+    assert session.process_id == "session/case-1"
+    assert entries[-1].actor == "server-3"
+
+
+async def test_a_suffix_is_replaced_only_while_it_is_the_newest(node: Node) -> None:
+    """In one entry; the SDK's compaction asks for it."""
+    session, other = SeekpointSession("chat", node), SeekpointSession("chat", node)
+    await session.add_items(said(1, 2, 3))
+    snapshot = await session._get_compaction_snapshot(2)
+    assert snapshot is not None
+    assert snapshot.items == said(2, 3)
+    assert not snapshot.complete
+    assert await snapshot.replace_suffix(1, said("short"))
+    assert await seqs(node, session) == 2
+    assert await session.get_items() == said(1, 2, "short")
+    snapshot = await session._get_compaction_snapshot(9)
+    assert snapshot is not None
+    assert snapshot.complete
+    await other.add_items(said(4))
+    assert not await snapshot.replace_suffix(0, said("late"))
+    assert await session.get_items() == said(1, 2, "short", 4)
+
+
+# --- bad input
+async def test_what_does_not_fit_is_refused_with_advice(node: Node) -> None:
+    """And nothing of it is written."""
+    session = SeekpointSession("chat", node)
+    await session.add_items(said("kept"))
+    with pytest.raises(LimitExceeded, match=r"takes no 2 more items.*file_id or URL"):
+        await session.add_items(said("small", "x" * 1_100_000))
+    bad: Any = [{"role": "user", "content": object()}]
+    with pytest.raises(UnserializableValue, match=r"\$\.content"):
+        await session.add_items(bad)
+    for _ in range(8):
+        await session.add_items(said("x" * 1_000_000))
+    with pytest.raises(LimitExceeded, match="OpenAIResponsesCompactionSession"):
+        await session.add_items(said("x" * 1_000_000))
+    assert len(await session.get_items()) == 9
+    with pytest.raises(InvalidName):
+        await SeekpointSession("x" * 300, node).get_items()
+
+
+# --- cancelled calls, event loops, threads
+async def test_a_cancelled_call_is_over_when_it_is_raised(node: Node) -> None:
+    """Its items are there then: the SDK's runner may go on from what it reads."""
+    session = SeekpointSession("chat", node)
+    await session.get_items()
+    adding = asyncio.create_task(session.add_items(said(1)))
+    await asyncio.sleep(0)
+    adding.cancel()
+    await asyncio.sleep(0)
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    assert (await node.recover(session.process_id)).state.seq == 1
+
+
+async def test_a_node_serves_sessions_of_other_event_loops(node: Node) -> None:
+    """A thread with a loop of its own, while the node's loop runs."""
+    session = SeekpointSession("chat", node)
+    await asyncio.to_thread(lambda: asyncio.run(session.add_items(said(1))))
+    assert await session.get_items() == said(1)
+
+
+def test_a_node_whose_loop_has_ended_is_named() -> None:
+    """Instead of a call that never returns."""
+
+    async def begin() -> SeekpointSession:
+        async with Node.in_memory() as node:
+            return SeekpointSession("chat", node)
+
+    session = asyncio.run(begin())
+    with pytest.raises(HandleClosed, match="event loop"):
+        asyncio.run(session.get_items())
+
+
+def test_plain_programs_use_a_sync_node(tmp_path: Path) -> None:
+    """``Runner.run_sync`` has an event loop of its own."""
+    model = ScriptedModel([[assistant_message("Hi Ada")], [assistant_message("You are Ada")]])
+    agent = Agent(name="chat", model=model)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        with SyncNode.local(tmp_path / "runs.db") as node:
+            session = SeekpointSession("chat", node)
+            Runner.run_sync(agent, "I am Ada", session=session)
+            assert Runner.run_sync(agent, "Who am I?", session=session).final_output == "You are Ada"
+            assert len(asyncio.run(session.get_items())) == 4
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+    asked = model.calls[-1].input
+    assert isinstance(asked, list)
+    assert len(asked) == 3
+
+
+# --- kill -9
+_WRITER = """
+import asyncio, sys
+from seekpoint import Node
+from seekpoint.adapters.openai_agents import SeekpointSession
+
+async def main():
+    async with Node.local(sys.argv[1]) as node:
+        session = SeekpointSession("chat", node)
+        number = int(sys.argv[2])
+        while True:
+            await session.add_items([{"role": "user", "content": f"{number}.{part}"} for part in range(7)])
+            print(number, flush=True)
+            number += 1
+
+asyncio.run(main())
+"""
+
+
+def test_a_kill_leaves_all_items_of_a_call_or_none(tmp_path: Path) -> None:
+    """Each call that has returned is there; of the one in flight, everything or nothing."""
+    chance, acknowledged, seen = random.Random(7), -1, 0
+    for kill in range(3):
+        program = subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(tmp_path / "runs.db"), str(1000 * kill)],
+            stdout=subprocess.PIPE, text=True, env=os.environ,
+        )  # fmt: skip
+        assert program.stdout is not None
+        for _ in range(chance.randrange(1, 40)):
+            acknowledged = int(program.stdout.readline())
+        program.send_signal(signal.SIGKILL)
+        acknowledged = max([acknowledged, *map(int, program.stdout.read().split())])
+        program.wait()
+        program.stdout.close()
+        with SyncNode.local(tmp_path / "runs.db") as node:
+            items = asyncio.run(SeekpointSession("chat", node).get_items())
+        texts = [str(item.get("content")) for item in items][seen:]
+        count, rest = divmod(len(texts), 7)
+        assert rest == 0
+        assert count - (acknowledged - 1000 * kill + 1) in (0, 1)
+        assert texts == [f"{1000 * kill + number}.{part}" for number in range(count) for part in range(7)]
+        seen = len(items)
