@@ -81,7 +81,7 @@ def _demo() -> Iterator[tuple[Served, str]]:
     from seekpoint.console.demo.aftermath import BackgroundProjector
     from seekpoint.console.demo.conductor import DemoOptions, run
     from seekpoint.console.demo.story import Story
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.options import ConsoleOptions
 
     with tempfile.TemporaryDirectory() as folder:

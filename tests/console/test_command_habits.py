@@ -13,7 +13,7 @@ import typer
 from console_on_memory import AGENTS
 from seekpoint.console.cli import app
 from seekpoint.console.help_sections import SECTIONS
-from seekpoint.console.services.completion import complete_moments, complete_process_ids
+from seekpoint.console.services.arguments.completion import complete_moments, complete_process_ids
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.consumers.view.view_store import Change
 from seekpoint.schemas import MemoryLog
@@ -179,7 +179,7 @@ def test_a_secret_is_not_in_an_error_as_json(shell: Shell, monkeypatch: pytest.M
     def refuse(*_: object, **__: object) -> None:
         raise ViewUnavailable("hunter2 is refused", hint="not hunter2", key="hunter2")
 
-    monkeypatch.setattr("seekpoint.console.services.target.CommandTarget.reachable", refuse)
+    monkeypatch.setattr("seekpoint.console.services.arguments.target.CommandTarget.reachable", refuse)
     ran = shell("ps", "--json")
     error = json.loads(ran.err.splitlines()[-1])["error"]
     assert (error["message"], error["advice"], error["facts"]["key"]) == ("*** is refused", "not ***", "***")
@@ -208,7 +208,7 @@ def context(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> Any:
         change = Change(key=key, state=new_state(), whole=True)
         view.write(partition, tokens[partition], at, at, applied[partition], [change])
         applied[partition] = at
-    monkeypatch.setattr("seekpoint.console.services.target.CommandTarget", lambda **_: _Target(view))
+    monkeypatch.setattr("seekpoint.console.services.arguments.target.CommandTarget", lambda **_: _Target(view))
     return type("Context", (), {"params": {}})()
 
 

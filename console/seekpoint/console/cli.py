@@ -12,6 +12,19 @@ import typer
 from seekpoint import __version__
 from seekpoint.console.command import CommandBody, UsageError, add_command, add_group
 from seekpoint.console.commands.cluster import demo, down, status, up
+from seekpoint.console.commands.control import approve, budget, cancel, deny, effects, gates, redrive, signal, suspend
+from seekpoint.console.commands.histories import (
+    diff,
+    export,
+    fork,
+    import_,
+    lineage,
+    promote,
+    replay_check,
+    rewind,
+    trace,
+    verify,
+)
 from seekpoint.console.commands.journal import (
     checkpoints,
     console,
@@ -28,42 +41,8 @@ from seekpoint.console.commands.journal import (
     trim,
     upgrade,
 )
-from seekpoint.console.commands.processes import (
-    approve,
-    budget,
-    cancel,
-    costs,
-    deny,
-    diff,
-    effects,
-    export,
-    fork,
-    gates,
-    import_,
-    lineage,
-    log,
-    promote,
-    ps,
-    recover,
-    redrive,
-    replay_check,
-    rerun,
-    result,
-    resume,
-    rewind,
-    run,
-    schedules,
-    shared,
-    signal,
-    state,
-    steps,
-    submit,
-    suspend,
-    trace,
-    verify,
-    worker,
-    workers,
-)
+from seekpoint.console.commands.processes import costs, log, ps, recover, shared, state, steps
+from seekpoint.console.commands.runs import rerun, result, resume, run, schedules, submit, worker, workers
 from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE
 from seekpoint.console.help_sections import SectionedGroup, section_of
 from seekpoint.console.render.command_errors import report, set_debug

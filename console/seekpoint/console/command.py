@@ -12,7 +12,7 @@ import typer
 
 from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
 from seekpoint.console.render.command_errors import report, set_debug
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["CommandBody", "UsageError", "add_command", "add_group"]
 

@@ -12,12 +12,14 @@ from typing import Any, TextIO
 import pytest
 
 from owners import Owner
+from seekpoint.console.commands.control import effects, gates
+from seekpoint.console.commands.histories import verify
 from seekpoint.console.commands.journal import checkpoints
 from seekpoint.console.commands.journal.dlq import ls
-from seekpoint.console.commands.processes import effects, gates, ps, shared, verify
+from seekpoint.console.commands.processes import ps, shared
 from seekpoint.console.render.output import emit_json, emit_json_list
-from seekpoint.console.services import process_scan
-from seekpoint.console.services.process_scan import scan_processes
+from seekpoint.console.services.histories import process_scan
+from seekpoint.console.services.histories.process_scan import scan_processes
 from seekpoint.consumers import Recoverer
 from seekpoint.consumers.recovery.dead_letters import DeadLetter, DeadLetters
 from seekpoint.consumers.recovery.verification import Verification

@@ -14,7 +14,7 @@ import redis
 from seekpoint.console.demo.cases import support_cases
 from seekpoint.console.demo.conductor import DemoOptions, run
 from seekpoint.console.demo.story import Story
-from seekpoint.console.services.redis_facts import forget_everything
+from seekpoint.console.services.facts.redis_facts import forget_everything
 from seekpoint.schemas.config.settings import Settings
 
 REAL_RUNS = Path(__file__).resolve().parents[4] / "shared" / "data" / "agent-runs.jsonl.gz"

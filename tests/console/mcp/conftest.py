@@ -12,7 +12,7 @@ import pytest
 
 from consoles import file_settings, work_on
 from seekpoint.console.mcp.answering import Answerer
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas.config.settings import Settings
 from written_journals import write_records

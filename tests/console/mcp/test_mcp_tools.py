@@ -10,7 +10,7 @@ import pytest
 
 from seekpoint.console.mcp.answering import TOOLS, Answerer
 from seekpoint.console.mcp.declarations import Document, input_schema
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from shells import Shell
 
 UNSTABLE = {"report", "behind", "notes"}

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from seekpoint.console.commands.histories import verify
 from seekpoint.console.commands.journal import topics, upgrade
-from seekpoint.console.commands.processes import ps, state, verify
+from seekpoint.console.commands.processes import ps, state
 from seekpoint.console.render.command_errors import report
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.schemas import errors
 from shells import Shell
 

@@ -13,9 +13,10 @@ import pytest
 import typer
 
 from owners import Owner
-from seekpoint.console.commands.processes import costs, effects, gates, ps
-from seekpoint.console.services.process_query import ProcessQuery
-from seekpoint.console.services.time_option import since_us
+from seekpoint.console.commands.control import effects, gates
+from seekpoint.console.commands.processes import costs, ps
+from seekpoint.console.services.arguments.process_query import ProcessQuery
+from seekpoint.console.services.arguments.time_option import since_us
 from seekpoint.consumers import Recoverer
 from seekpoint.consumers.heartbeats.heartbeat import WorkerStatus
 from seekpoint.consumers.heartbeats.worker_code import WorkerCode

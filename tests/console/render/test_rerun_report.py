@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seekpoint.console.render.rerun_report import report_page
-from seekpoint.console.services.rerun_selection import ManyReruns
+from seekpoint.console.services.histories.rerun_selection import ManyReruns
 from seekpoint.producers import Agent, Node, Process, ScoredRerun, agent
 from seekpoint.schemas import MemoryLog
 

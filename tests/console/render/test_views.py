@@ -26,7 +26,7 @@ from seekpoint.console.render.states import (
 )
 from seekpoint.console.render.tables import Table
 from seekpoint.console.render.topic_findings import grouped
-from seekpoint.console.services.dead_letter_facts import hex_lines, letter_facts
+from seekpoint.console.services.facts.dead_letter_facts import hex_lines, letter_facts
 from seekpoint.consumers import DeadLetter, Recovered, Recoverer
 from seekpoint.consumers.recovery.process_history import Logged, history
 from seekpoint.producers import Node, Process, agent

@@ -8,10 +8,10 @@ import pytest
 
 from owners import Owner
 from seekpoint.compose.topic_audit import TopicFacts
-from seekpoint.console.services import checkup
-from seekpoint.console.services.checkup import Diagnosis, JournalHealth, exit_code
-from seekpoint.console.services.partition_lag import PartitionLag
-from seekpoint.console.services.redis_facts import RedisFacts
+from seekpoint.console.services.facts import checkup
+from seekpoint.console.services.facts.checkup import Diagnosis, JournalHealth, exit_code
+from seekpoint.console.services.facts.partition_lag import PartitionLag
+from seekpoint.console.services.facts.redis_facts import RedisFacts
 from seekpoint.consumers import Recoverer
 from seekpoint.consumers.heartbeats.liveness import Heartbeat, HeartbeatSnapshot, Liveness
 from seekpoint.schemas import MemoryLog, State

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from seekpoint.console.services.import_path import load_agent
-from seekpoint.console.services.send_and_confirm import parse_json
+from seekpoint.console.services.arguments.import_path import load_agent
+from seekpoint.console.services.calls.send_and_confirm import parse_json
 
 AGENT = """
 from seekpoint import agent

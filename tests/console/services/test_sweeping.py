@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from seekpoint.console.services.reactor_metrics import reactor_families
-from seekpoint.console.services.sweeping import SweepingService
+from seekpoint.console.services.daemons.reactor_metrics import reactor_families
+from seekpoint.console.services.daemons.sweeping import SweepingService
 from seekpoint.producers import Client, Node, Process, Worker, agent
 from seekpoint.producers.worker.partition_watch import PartitionWatch
 from seekpoint.schemas.config.settings import Settings

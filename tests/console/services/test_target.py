@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from seekpoint.console.services import target as target_module
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments import target as target_module
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable
 from shells import Shell

@@ -18,8 +18,8 @@ import typer
 
 from agent_programs import environment
 from health_pages import get
-from seekpoint.console.services import worker_service
-from seekpoint.console.services.worker_service import WorkerService, agents_in, limits_of
+from seekpoint.console.services.daemons import worker_service
+from seekpoint.console.services.daemons.worker_service import WorkerService, agents_in, limits_of
 from seekpoint.producers import Client, Process, Worker, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.config.settings import Settings

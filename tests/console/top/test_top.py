@@ -22,7 +22,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static, TabbedContent
 
 from consoles import file_settings, work_on
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.top.filter_words import query_of
 from seekpoint.console.top.process_screen import ProcessScreen
 from seekpoint.console.top.top_app import TopApp

@@ -12,7 +12,7 @@ import pytest
 from browsers import Browser, axe_source, missing_browser
 from consoles import Served, file_settings, serving, work_on
 from identity_providers import IdentityProvider, identity_provider, settings_file
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas.config.settings import Settings

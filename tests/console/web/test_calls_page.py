@@ -15,7 +15,7 @@ from browsers import Browser
 from consoles import Served, file_settings, serving
 from entry_examples import claim, own
 from seekpoint.console.cli import main
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.data.histories import Histories
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry

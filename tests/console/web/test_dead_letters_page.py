@@ -11,7 +11,7 @@ import pytest
 
 from browsers import Browser
 from consoles import Served, file_settings, serving, work_on
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.producers import Node
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.log.log_ports import Record

@@ -15,7 +15,7 @@ from browsers import Browser
 from consoles import Served, file_settings, serving
 from entry_examples import own
 from seekpoint.console.cli import main
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.data import entry_search
 from seekpoint.console.web.data.entry_search import EntryFilter, entries_after, entries_before
 from seekpoint.console.web.data.histories import Histories

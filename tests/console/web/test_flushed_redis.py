@@ -10,8 +10,8 @@ import pytest
 
 from consoles import serving
 from kafka_checkpoints import project
-from seekpoint.console.services.redis_facts import forget_everything
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.facts.redis_facts import forget_everything
 from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings
 

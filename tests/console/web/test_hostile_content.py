@@ -16,7 +16,7 @@ from browsers import Browser
 from consoles import Served, file_settings, serving
 from hostile_journals import HostileJournal, hostile_journal
 from other_sites import OtherSite, other_site
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.declarations import Page
 from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.console.web.routes import PAGES

@@ -12,7 +12,7 @@ import pytest
 from browsers import Browser
 from consoles import Served, file_settings, serving, work_on
 from seekpoint.console.cli import main
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.producers import Node, Process, agent
 
 

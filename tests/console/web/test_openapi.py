@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from consoles import Served, serving
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.console.web.routes import OPERATIONS
 

@@ -14,8 +14,8 @@ import pytest
 
 from browsers import Browser
 from consoles import Served, file_settings, serving, work_on
-from seekpoint.console.services.pipeline import Pipeline, PipelineReader
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.facts.pipeline import Pipeline, PipelineReader
 from seekpoint.console.web.app import make_parts
 from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.console.web.routes.pipeline import pipeline_stream

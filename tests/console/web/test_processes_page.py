@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from browsers import Browser
 from consoles import Served, file_settings, serving, work_on
 from entry_examples import claim
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.app import make_parts
 from seekpoint.console.web.data.board import ListQuery
 from seekpoint.console.web.data.log_source import LogSource

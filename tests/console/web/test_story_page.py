@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from browsers import Browser
 from consoles import Served, file_settings, serving
 from entry_examples import own
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.markdown_text import markdown_html
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.settings import Settings

@@ -13,7 +13,7 @@ import pytest
 from consoles import Served, serving, work_on
 from kafka_checkpoints import project, save
 from seekpoint.compose import LocalCluster, create_topics_sync
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.recoverer import Recoverer

@@ -20,7 +20,7 @@ from browsers import Browser
 from consoles import Served, file_settings, serving
 from entry_examples import claim, external, own
 from seekpoint.console.cli import main
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.data.fixture_text import fixture_text
 from seekpoint.consumers.recovery.process_history import Logged
 from seekpoint.schemas import Limits

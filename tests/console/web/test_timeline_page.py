@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from browsers import Browser
 from consoles import Served, file_settings, serving
 from entry_examples import an_id, external, own
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.data.timeline import bars_of, timeline_of
 from seekpoint.producers.durable.replay.call_records import Attempt, CallRecord
 from seekpoint.schemas import bodies as b

@@ -24,6 +24,7 @@ import confluent_kafka.admin
 import fastavro
 import faust
 import jinja2
+import mcp.server.stdio
 import msgpack
 import orjson
 import prometheus_client
@@ -53,6 +54,7 @@ CLIENTS = (
     fastavro,
     faust,
     jinja2,
+    mcp,
     msgpack,
     orjson,
     prometheus_client,
@@ -125,7 +127,7 @@ async def embedded() -> None:
 
 async def told_to_stop() -> None:
     """A service hears of it without the loop's own handlers."""
-    from seekpoint.console.services.termination import on_stop
+    from seekpoint.console.services.daemons.termination import on_stop
 
     stop = asyncio.Event()
     on_stop(stop.set)

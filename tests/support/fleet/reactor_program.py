@@ -10,7 +10,7 @@ import os
 import signal
 from typing import Any
 
-from seekpoint.console.services.sweeping import SweepingService
+from seekpoint.console.services.daemons.sweeping import SweepingService
 from seekpoint.consumers import Reaction, reactor
 from seekpoint.producers import Client
 from seekpoint.producers.sweep import Sweep

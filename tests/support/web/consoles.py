@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.declarations import Operation
 from seekpoint.console.web.options import ConsoleOptions
 from seekpoint.console.web.routes import OPERATIONS

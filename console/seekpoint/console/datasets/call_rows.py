@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.render.output import warn
 from seekpoint.console.render.progress import ReadingProgress
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.producers.durable.replay.call_records import CallRecord, CallTable
 from seekpoint.producers.durable.replay.recorded_run import Admission
 from seekpoint.schemas.errors import JournalGap
@@ -38,7 +38,7 @@ class CallRows:
 
     def of(self, process_ids: list[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows of these processes. Raise ``UnknownProcess``, ``JournalGap`` and ``ReplayRefused``."""
-        from seekpoint.console.services.process_scan import entries_of
+        from seekpoint.console.services.histories.process_scan import entries_of
 
         for process_id in process_ids:
             calls = _ProcessCalls(self._masking)

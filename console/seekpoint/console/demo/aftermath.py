@@ -10,7 +10,7 @@ from statistics import median
 from types import TracebackType
 from typing import Any
 
-from seekpoint.console.services.redis_facts import forget_everything
+from seekpoint.console.services.facts.redis_facts import forget_everything
 from seekpoint.consumers import Projector, Recovery, Tier
 from seekpoint.consumers.recovery.recovery_report import Recovered
 from seekpoint.producers import Node

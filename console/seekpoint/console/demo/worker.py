@@ -15,7 +15,7 @@ from seekpoint.console.demo.outside_ledger import AppendOnlyFile
 from seekpoint.console.demo.scripted_agent import support_agent
 from seekpoint.console.demo.scripted_model import ScriptedModel
 from seekpoint.console.demo.transcripts import load_transcripts
-from seekpoint.console.services.termination import on_stop
+from seekpoint.console.services.daemons.termination import on_stop
 from seekpoint.producers import Worker
 from seekpoint.schemas.config.settings import Settings
 

@@ -21,7 +21,7 @@ from seekpoint.schemas.errors import SeekpointError
 
 if TYPE_CHECKING:
     from seekpoint.console.mcp.declarations import Arguments
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["BYTES_MAX", "TOOLS", "Answer", "Answerer"]
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["Arguments", "Document", "Limit", "ProcessId", "Skip", "Tool", "ToolCall", "ToolFailed", "input_schema"]
 

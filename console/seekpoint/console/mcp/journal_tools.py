@@ -34,7 +34,7 @@ class _ListDeadLetters(Arguments, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def _list_dead_letters(call: ToolCall, given: _ListDeadLetters) -> Document:
-    from seekpoint.console.services.dead_letter_facts import key_text
+    from seekpoint.console.services.facts.dead_letter_facts import key_text
 
     letters = call.target.dead_letters.stream()
     shown = [
@@ -55,7 +55,7 @@ class _ShowDeadLetter(Arguments, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _show_dead_letter(call: ToolCall, given: _ShowDeadLetter) -> Document:
-    from seekpoint.console.services.dead_letter_facts import letter_facts, place_in, readable_part
+    from seekpoint.console.services.facts.dead_letter_facts import letter_facts, place_in, readable_part
 
     place = place_in(given.place, call.target.settings.topic_name("journal"))
     if place is None:

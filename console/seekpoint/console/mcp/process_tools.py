@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from seekpoint.console.mcp.declarations import Arguments, Document, Limit, ProcessId, Tool, ToolCall, ToolFailed
-from seekpoint.console.services.process_query import SORTS, STATUSES, ProcessQuery
+from seekpoint.console.services.arguments.process_query import SORTS, STATUSES, ProcessQuery
 from seekpoint.producers.durable.replay.call_records import CALL_KINDS
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.judged_entries import JudgedEntry
+    from seekpoint.console.services.histories.judged_entries import JudgedEntry
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
 __all__ = ["PROCESS_TOOLS"]
@@ -58,7 +58,7 @@ class _ListProcesses(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
 def _list_processes(call: ToolCall, given: _ListProcesses) -> Document:
     from seekpoint.console.render.listing import listed
     from seekpoint.console.render.states import summary_facts
-    from seekpoint.console.services.time_option import since_us
+    from seekpoint.console.services.arguments.time_option import since_us
     from seekpoint.consumers.heartbeats.worker_code import worker_code
 
     _check_word("lifecycle", given.lifecycle, STATUSES)
@@ -107,7 +107,7 @@ class _ShowState(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def _show_state(call: ToolCall, given: _ShowState) -> Document:
     from seekpoint.console.render.states import state_facts
-    from seekpoint.console.services.time_option import parse_time
+    from seekpoint.console.services.arguments.time_option import parse_time
     from seekpoint.consumers.recovery.points import Point
 
     time = None if given.at_time is None else parse_time(given.at_time, "at_time")
@@ -187,7 +187,7 @@ def _show_call(call: ToolCall, given: _ShowCall) -> Document:
 
 
 def _calls(call: ToolCall, process_id: str) -> list[CallRecord]:
-    from seekpoint.console.services.process_scan import entries_of
+    from seekpoint.console.services.histories.process_scan import entries_of
     from seekpoint.producers.history.inherited_calls import calls_of
 
     return calls_of(lambda name: entries_of(call.target, name), process_id, call.target.log.limits)
@@ -213,7 +213,7 @@ class _ListEntries(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def _list_entries(call: ToolCall, given: _ListEntries) -> Document:
     from seekpoint.console.render.entry_lines import entry_facts
-    from seekpoint.console.services.judged_entries import judged_entries
+    from seekpoint.console.services.histories.judged_entries import judged_entries
     from seekpoint.schemas.bodies.entry import process_key
     from seekpoint.schemas.log.partition import partition_of
 
@@ -257,7 +257,7 @@ class _CompareProcesses(Arguments, frozen=True, kw_only=True, forbid_unknown_fie
 def _compare_processes(call: ToolCall, given: _CompareProcesses) -> Document:
     from msgspec import to_builtins
 
-    from seekpoint.console.services.process_diff import process_diff
+    from seekpoint.console.services.histories.process_diff import process_diff
 
     found = process_diff(call.target, given.left, given.right)
     return {"is_same": found.is_empty, **to_builtins(found)}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from seekpoint.console.services.live_calls import LiveCalls
+    from seekpoint.console.services.histories.live_calls import LiveCalls
     from seekpoint.producers.durable.replay.call_records import Attempt, CallRecord
     from seekpoint.schemas.state.process_state import State
 

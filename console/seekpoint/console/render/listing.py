@@ -8,10 +8,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from seekpoint.console.render.output import say
-from seekpoint.console.services import process_scan
-from seekpoint.console.services.process_query import ProcessQuery
-from seekpoint.console.services.target import CommandTarget
-from seekpoint.console.services.view_pages import ViewGone, by_id, load_states, newest, offsets_behind, view_of
+from seekpoint.console.services.arguments.process_query import ProcessQuery
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.histories import process_scan
+from seekpoint.console.services.histories.view_pages import (
+    ViewGone,
+    by_id,
+    load_states,
+    newest,
+    offsets_behind,
+    view_of,
+)
 
 if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary

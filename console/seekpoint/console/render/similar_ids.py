@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seekpoint.console.services.completion import ids_in_view
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.completion import ids_in_view
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.schemas.errors import UnknownProcess

@@ -43,7 +43,7 @@ from seekpoint.console.web.static_bundle import StaticBundle
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.declarations import Operation
     from seekpoint.console.web.options import ConsoleOptions
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.acting.jobs import Jobs
     from seekpoint.console.web.acting.plans import PlanKeeper
     from seekpoint.console.web.auth.authentication import Authentication

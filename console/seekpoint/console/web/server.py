@@ -15,7 +15,7 @@ from seekpoint.console.web.routes import OPERATIONS
 from seekpoint.schemas.errors import InvalidSetting
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.declarations import Operation
     from seekpoint.console.web.options import ConsoleOptions
     from seekpoint.console.web.parts import ConsoleParts

@@ -18,7 +18,7 @@ import pytest
 
 from agent_programs import environment, until
 from seekpoint.compose import create_topics_sync
-from seekpoint.console.services.dispatcher_service import DispatcherHealth, dispatcher_families, load_connectors
+from seekpoint.console.services.daemons.dispatcher_service import DispatcherHealth, dispatcher_families, load_connectors
 from seekpoint.consumers.heartbeats.health_port import HealthPort
 from seekpoint.producers import Dispatcher, Node, connectors
 from seekpoint.schemas.config.settings import Settings

@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 from consoles import file_settings, work_on
-from seekpoint.console.services.target import CommandTarget
-from seekpoint.console.services.view_pages import ViewGone, offsets_behind
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.histories.view_pages import ViewGone, offsets_behind
 from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings
 from shells import Shell

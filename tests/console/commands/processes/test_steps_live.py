@@ -15,8 +15,8 @@ from rich.console import Console
 
 from seekpoint import Node, Process, Retry, agent
 from seekpoint.console.render.call_tree import call_tree
-from seekpoint.console.services.live_calls import live_calls
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.histories.live_calls import live_calls
 from shells import Shell
 from terminals import on_terminal
 

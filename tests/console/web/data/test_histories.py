@@ -10,7 +10,7 @@ import pytest
 
 from consoles import file_settings, work_on
 from entry_examples import an_id, claim, own
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.data import process_index
 from seekpoint.console.web.data.histories import Histories, ProcessHistory
 from seekpoint.producers import HistoryPoint, Node, Process, agent
@@ -78,7 +78,7 @@ def test_long_values_are_read_again(journal: Settings, target: CommandTarget) ->
 
 def test_the_calls_are_those_of_steps(journal: Settings, target: CommandTarget) -> None:
     """A history that is read in slices has the calls, costs and rows of one that is read at once."""
-    from seekpoint.console.services.process_scan import entries_of
+    from seekpoint.console.services.histories.process_scan import entries_of
     from seekpoint.console.web.data.timeline import timeline_of
     from seekpoint.producers.durable.replay.call_records import total_cost
     from seekpoint.producers.history.inherited_calls import calls_of
@@ -131,7 +131,7 @@ def test_forks_and_promotions_are_as_in_one_read(
     journal: Settings, target: CommandTarget, process_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever slice their entries are in, calls and rows are those of ``seekpoint steps``."""
-    from seekpoint.console.services.process_scan import entries_of
+    from seekpoint.console.services.histories.process_scan import entries_of
     from seekpoint.console.web.data.timeline import timeline_of
     from seekpoint.producers.history.inherited_calls import calls_of
 

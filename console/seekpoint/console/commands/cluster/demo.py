@@ -9,10 +9,10 @@ import typer
 
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import emit_json
-from seekpoint.console.services.options import (
+from seekpoint.console.services.arguments.options import (
     AsJson,
 )
-from seekpoint.console.services.target import home
+from seekpoint.console.services.arguments.target import home
 
 __all__ = []
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seekpoint.console.render.output import emit_json, say
-from seekpoint.console.services.target import home
+from seekpoint.console.services.arguments.target import home
 
 if TYPE_CHECKING:
     pass
-from seekpoint.console.services.options import AsJson, Directory
+from seekpoint.console.services.arguments.options import AsJson, Directory
 
 __all__ = ["down"]
 

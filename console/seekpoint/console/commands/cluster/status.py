@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import emit_json
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.target import home
+from seekpoint.console.services.arguments.target import home
 
 if TYPE_CHECKING:
     from seekpoint.compose import PartStatus
 from seekpoint.console.render.cluster_facts import cluster_facts
-from seekpoint.console.services.options import AsJson, Directory, Wide
+from seekpoint.console.services.arguments.options import AsJson, Directory, Wide
 
 __all__ = ["status"]
 

@@ -10,12 +10,12 @@ import typer
 
 from seekpoint.console.render.output import emit, emit_json, say
 from seekpoint.console.render.progress import SetupBar
-from seekpoint.console.services.target import home
+from seekpoint.console.services.arguments.target import home
 
 if TYPE_CHECKING:
     from seekpoint.compose import LocalCluster
 from seekpoint.console.render.cluster_facts import cluster_facts
-from seekpoint.console.services.options import AsJson, Directory
+from seekpoint.console.services.arguments.options import AsJson, Directory
 
 __all__ = ["up"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader, Floor
     from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
-from seekpoint.console.services.options import AsJson, ProcessId, Wide
+from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
 
 __all__ = ["checkpoint_facts", "checkpoints_of", "ls", "show"]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 from seekpoint.console.render.output import announce, emit, emit_json, emit_json_list, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.options import AsJson, PriceFile, Wide
-from seekpoint.console.services.target import CommandTarget, home
+from seekpoint.console.services.arguments.options import AsJson, PriceFile, Wide
+from seekpoint.console.services.arguments.target import CommandTarget, home
 
 __all__ = ["add_token", "console", "list_tokens", "remove_token"]
 
@@ -66,9 +66,9 @@ def console(
     Without --tokens and --oidc it listens on this machine only, and changes nothing unless --allow-changes is given.
     """
     _require_extra()
-    from seekpoint.console.services.chosen_agents import chosen_agents
-    from seekpoint.console.services.price_file import prices_in
-    from seekpoint.console.services.send_and_confirm import user_name
+    from seekpoint.console.services.arguments.chosen_agents import chosen_agents
+    from seekpoint.console.services.arguments.price_file import prices_in
+    from seekpoint.console.services.calls.send_and_confirm import user_name
     from seekpoint.console.web.options import ConsoleOptions
     from seekpoint.console.web.server import run_console
 

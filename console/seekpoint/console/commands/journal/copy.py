@@ -9,8 +9,8 @@ import typer
 
 from seekpoint.console.render.output import counted, emit_json, say
 from seekpoint.console.render.progress import ReadingProgress
-from seekpoint.console.services.options import AsJson
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.options import AsJson
+from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["copy"]
 

@@ -9,14 +9,20 @@ from msgspec import to_builtins
 
 from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.dead_letters import DeadLetter
     from seekpoint.schemas.wire.partial_entry import PartialEntry
 
-from seekpoint.console.services.dead_letter_facts import hex_lines, key_text, letter_facts, place_in, readable_part
-from seekpoint.console.services.options import AsJson, Wide
+from seekpoint.console.services.arguments.options import AsJson, Wide
+from seekpoint.console.services.facts.dead_letter_facts import (
+    hex_lines,
+    key_text,
+    letter_facts,
+    place_in,
+    readable_part,
+)
 
 __all__ = ["place_of"]
 

@@ -11,13 +11,13 @@ import typer
 
 from seekpoint.console.render.output import counted, emit_json, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.checkup import Diagnosis
+    from seekpoint.console.services.facts.checkup import Diagnosis
 
-from seekpoint.console.services.options import AsJson, Wide
-from seekpoint.console.services.process_scan import scan_processes
+from seekpoint.console.services.arguments.options import AsJson, Wide
+from seekpoint.console.services.histories.process_scan import scan_processes
 
 __all__ = []
 
@@ -34,7 +34,7 @@ def doctor(
     json: AsJson = False,
 ) -> int:
     """Examine Kafka, topics, Redis, nodes and processes. Exits with 1 if there is an error."""
-    from seekpoint.console.services.checkup import exit_code
+    from seekpoint.console.services.facts.checkup import exit_code
 
     found = list(_examine(target, quick))
     code = exit_code(found)
@@ -64,7 +64,7 @@ def _examine(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
 
 
 def _guarded(subject: str, check: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
-    from seekpoint.console.services.checkup import failure
+    from seekpoint.console.services.facts.checkup import failure
     from seekpoint.schemas.errors import InvalidSetting, SeekpointError
 
     try:
@@ -76,7 +76,7 @@ def _guarded(subject: str, check: Callable[[], Iterator[Diagnosis]]) -> Iterator
 
 
 def _file(target: CommandTarget) -> Iterator[Diagnosis]:
-    from seekpoint.console.services.checkup import Diagnosis, JournalHealth
+    from seekpoint.console.services.facts.checkup import Diagnosis, JournalHealth
     from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
     from seekpoint.schemas.errors import JournalMismatch
 
@@ -100,7 +100,7 @@ def _kafka(target: CommandTarget) -> Iterator[Diagnosis]:
 
 def _brokers(target: CommandTarget) -> Iterator[Diagnosis]:
     from seekpoint.compose.topic_admin import TopicAdmin
-    from seekpoint.console.services.checkup import Diagnosis, JournalHealth
+    from seekpoint.console.services.facts.checkup import Diagnosis, JournalHealth
 
     settings = target.require_kafka()
     count = TopicAdmin(settings).brokers()
@@ -112,7 +112,7 @@ def _journal(target: CommandTarget) -> Iterator[Diagnosis]:
     from seekpoint.compose import check_topics_sync
     from seekpoint.compose.topic_admin import TopicAdmin
     from seekpoint.console.render.topic_findings import grouped
-    from seekpoint.console.services.checkup import Diagnosis, JournalHealth, in_sync, permissions, topics
+    from seekpoint.console.services.facts.checkup import Diagnosis, JournalHealth, in_sync, permissions, topics
     from seekpoint.schemas.config.settings import TOPICS
 
     settings = target.settings
@@ -132,8 +132,8 @@ def _journal(target: CommandTarget) -> Iterator[Diagnosis]:
 
 def _view_and_floors(target: CommandTarget) -> Iterator[Diagnosis]:
     """Check the view and the floors. Watch for up to two seconds whether each view that is behind makes progress."""
-    from seekpoint.console.services.checkup import floors, view
-    from seekpoint.console.services.partition_lag import lags
+    from seekpoint.console.services.facts.checkup import floors, view
+    from seekpoint.console.services.facts.partition_lag import lags
 
     before = after = lags(target)
     deadline = time.monotonic() + _WATCH_S
@@ -147,8 +147,8 @@ def _view_and_floors(target: CommandTarget) -> Iterator[Diagnosis]:
 
 
 def _redis(target: CommandTarget) -> Diagnosis:
-    from seekpoint.console.services.checkup import redis
-    from seekpoint.console.services.redis_facts import look_at_redis
+    from seekpoint.console.services.facts.checkup import redis
+    from seekpoint.console.services.facts.redis_facts import look_at_redis
 
     settings = target.settings
     return redis(settings.redis_url, look_at_redis(settings) if settings.redis_url else None)
@@ -157,7 +157,14 @@ def _redis(target: CommandTarget) -> Diagnosis:
 def _nodes_and_processes(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
     from dataclasses import replace
 
-    from seekpoint.console.services.checkup import Census, Diagnosis, JournalHealth, dead_letters, nodes, processes
+    from seekpoint.console.services.facts.checkup import (
+        Census,
+        Diagnosis,
+        JournalHealth,
+        dead_letters,
+        nodes,
+        processes,
+    )
     from seekpoint.consumers.heartbeats.liveness import Heartbeats, Liveness
 
     settings = target.settings

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from seekpoint.console.render.output import emit_json
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
     pass
-from seekpoint.console.services.options import AsJson, Wide
-from seekpoint.console.services.partition_lag import PartitionLag, lags
+from seekpoint.console.services.arguments.options import AsJson, Wide
+from seekpoint.console.services.facts.partition_lag import PartitionLag, lags
 
 __all__ = ["lag"]
 

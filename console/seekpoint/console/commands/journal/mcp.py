@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from seekpoint.console.render.output import announce, say
-from seekpoint.console.services.options import AsJson
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.options import AsJson
+from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["mcp"]
 
@@ -61,7 +61,7 @@ def mcp(
             announce("ready", f"journal {journal} at {address}; Ctrl-C stops it", journal=journal, address=address)
             asyncio.run(serve_http(server, listening))
     if answerer.is_reading:
-        from seekpoint.console.services.termination import exit_now
+        from seekpoint.console.services.daemons.termination import exit_now
 
         exit_now()  # a client that has gone waits for nothing
 

@@ -12,8 +12,8 @@ from seekpoint.console.render.output import clean, emit, emit_json, say, warn
 from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.render.replay_reports import replay_summary, replay_warnings
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.staging_replays import offsets_copied, replay_clusters, replay_progress_file
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.histories.staging_replays import offsets_copied, replay_clusters, replay_progress_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from seekpoint.consumers.staging.copy.copy_stats import CopyStats
     from seekpoint.consumers.staging.replay_ports import OffsetRange
 
-from seekpoint.console.services.completion import complete_process_ids
-from seekpoint.console.services.options import AsJson, Wide
-from seekpoint.console.services.time_option import parse_time
+from seekpoint.console.services.arguments.completion import complete_process_ids
+from seekpoint.console.services.arguments.options import AsJson, Wide
+from seekpoint.console.services.arguments.time_option import parse_time
 
 __all__ = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import emit_json, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.options import AsJson, Wide
+from seekpoint.console.services.arguments.options import AsJson, Wide
 
 __all__ = []
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from seekpoint.console.render.output import announce
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from seekpoint.console.services.projector_health import ProjectorHealth
-    from seekpoint.console.services.sweeping import SweepingService
+    from seekpoint.console.services.daemons.projector_health import ProjectorHealth
+    from seekpoint.console.services.daemons.sweeping import SweepingService
     from seekpoint.consumers.projector.projector import Projector
     from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
-from seekpoint.console.services.options import AsJson, HealthHost, HealthPortNumber
-from seekpoint.console.services.reactor_metrics import reactor_families, reactors_in
-from seekpoint.console.services.recovery_metrics import recovery_families
+from seekpoint.console.services.arguments.options import AsJson, HealthHost, HealthPortNumber
+from seekpoint.console.services.daemons.reactor_metrics import reactor_families, reactors_in
+from seekpoint.console.services.daemons.recovery_metrics import recovery_families
 
 __all__ = ["dispatcher", "projector", "reactors", "recovery"]
 
@@ -38,7 +38,7 @@ def projector(
     """Keep the view and the checkpoints up to date. Stops at SIGTERM or Ctrl-C."""
     import asyncio
 
-    from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
+    from seekpoint.console.services.daemons.projector_health import ProjectorHealth, projector_families
     from seekpoint.consumers.projector.heap import spare_collections
     from seekpoint.consumers.projector.projector import Projector
 
@@ -48,7 +48,7 @@ def projector(
     async def run() -> None:
         with ExitStack() as stack:
             if health_port is not None:
-                from seekpoint.console.services.health_port import HealthPort
+                from seekpoint.console.services.daemons.health_port import HealthPort
 
                 port = HealthPort(health_host, health_port, health, lambda: projector_families(health))
                 stack.enter_context(port)
@@ -61,7 +61,7 @@ async def _run_projector(worker: Projector, health: ProjectorHealth) -> None:
     """Run until a stop signal, and report the lag to ``health``."""
     import asyncio
 
-    from seekpoint.console.services.termination import on_stop
+    from seekpoint.console.services.daemons.termination import on_stop
 
     on_stop(worker.stop)
     journal = worker.settings.journal
@@ -115,7 +115,7 @@ def reactors(
 
     The leader of the group sweeps: it wakes workers for what they missed, which metrics count. That needs Redis.
     """
-    from seekpoint.console.services.sweeping import SweepingService
+    from seekpoint.console.services.daemons.sweeping import SweepingService
 
     found, settings = reactors_in(modules or []), target.require_kafka()
 
@@ -149,7 +149,7 @@ def _serve(
         service = make()
         with ExitStack() as stack:
             if health_port is not None:  # before the start: a service that never becomes ready is unhealthy
-                from seekpoint.console.services.health_port import HealthPort
+                from seekpoint.console.services.daemons.health_port import HealthPort
 
                 port = HealthPort(health_host, health_port, service.health, lambda: families(service))
                 stack.enter_context(port)
@@ -162,7 +162,7 @@ async def _run(service: S, greeting: Callable[[S], str]) -> None:
     """Start, run and close the service. A stop signal also ends a start that hangs."""
     import asyncio
 
-    from seekpoint.console.services.termination import on_stop
+    from seekpoint.console.services.daemons.termination import on_stop
 
     stop = asyncio.Event()
     on_stop(stop.set)
@@ -198,8 +198,8 @@ def dispatcher(
     """Call the effects of outbox connectors, which their owners only record. Stops at SIGTERM or Ctrl-C."""
     import asyncio
 
-    from seekpoint.console.services.dispatcher_service import DispatcherService, load_connectors
-    from seekpoint.console.services.termination import exit_now
+    from seekpoint.console.services.daemons.dispatcher_service import DispatcherService, load_connectors
+    from seekpoint.console.services.daemons.termination import exit_now
 
     table = load_connectors(connectors)
     settings = target.reachable()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from seekpoint.console.render.output import emit_json
-from seekpoint.console.services.options import AsJson
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.options import AsJson
+from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["top"]
 
@@ -35,8 +35,8 @@ def _facts(target: CommandTarget) -> dict[str, object]:
     from msgspec import to_builtins
 
     from seekpoint.console.render.listing import listed
-    from seekpoint.console.services.pipeline import PipelineReader
-    from seekpoint.console.services.process_query import ProcessQuery
+    from seekpoint.console.services.arguments.process_query import ProcessQuery
+    from seekpoint.console.services.facts.pipeline import PipelineReader
     from seekpoint.console.web.data.board import Board
 
     board = Board(target.settings.journal)

@@ -12,12 +12,12 @@ import typer
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import emit, emit_json, say
 from seekpoint.console.render.tables import emit_table
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log.manifest import Manifest
 from seekpoint.console.render.topic_findings import FINDING_COLUMNS, grouped
-from seekpoint.console.services.options import AsJson, Wide
+from seekpoint.console.services.arguments.options import AsJson, Wide
 
 __all__ = ["check", "create", "manifest", "restore"]
 

@@ -10,12 +10,12 @@ from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import counted, emit_json, fail, say
 from seekpoint.console.render.progress import ReadingProgress, watched
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.checkpoints.trimming import Trimmed
 
-from seekpoint.console.services.options import AsJson, Wide
+from seekpoint.console.services.arguments.options import AsJson, Wide
 
 __all__ = []
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seekpoint.console.render.output import emit, emit_json
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
     pass
-from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.arguments.options import AsJson
 
 __all__ = ["upgrade"]
 

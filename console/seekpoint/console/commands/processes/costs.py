@@ -9,10 +9,10 @@ import typer
 
 from seekpoint.console.render.output import counted, emit_json, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.options import AsJson, Since, Wide
-from seekpoint.console.services.process_query import ProcessQuery
-from seekpoint.console.services.target import CommandTarget
-from seekpoint.console.services.time_option import since_us
+from seekpoint.console.services.arguments.options import AsJson, Since, Wide
+from seekpoint.console.services.arguments.process_query import ProcessQuery
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.arguments.time_option import since_us
 
 if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary

@@ -11,13 +11,13 @@ import typer
 
 from seekpoint.console.render.output import emit_json, is_abandoned, say, warn
 from seekpoint.console.render.tables import Table
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.judged_entries import JudgedEntry
+    from seekpoint.console.services.histories.judged_entries import JudgedEntry
     from seekpoint.consumers.recovery.process_history import Logged
 
-from seekpoint.console.services.options import AsJson, ProcessId, Wide
+from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
 
 __all__ = ["EntryFilter", "log"]
 
@@ -38,7 +38,7 @@ def log(
 ) -> None:
     """Show a process's entries. With --json, print one object per line."""
     from seekpoint.console.render.entry_lines import ENTRY_COLUMNS, entry_facts, entry_row
-    from seekpoint.console.services.judged_entries import judged_entries
+    from seekpoint.console.services.histories.judged_entries import judged_entries
     from seekpoint.schemas.bodies.entry import process_key
     from seekpoint.schemas.log.partition import partition_of
 

@@ -9,10 +9,10 @@ import typer
 
 from seekpoint.console.render.output import emit_json_list, say
 from seekpoint.console.render.tables import emit_table
-from seekpoint.console.services.options import AsJson, Since, Wide
-from seekpoint.console.services.process_query import SORTS, STATUSES, ProcessQuery
-from seekpoint.console.services.target import CommandTarget
-from seekpoint.console.services.time_option import since_us
+from seekpoint.console.services.arguments.options import AsJson, Since, Wide
+from seekpoint.console.services.arguments.process_query import SORTS, STATUSES, ProcessQuery
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.arguments.time_option import since_us
 
 if TYPE_CHECKING:
     from seekpoint.consumers.heartbeats.worker_code import WorkerCode

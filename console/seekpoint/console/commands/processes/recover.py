@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from seekpoint.console.render.output import clean, emit, emit_json, say
-from seekpoint.console.services.send_and_confirm import with_node
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.calls.send_and_confirm import with_node
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
     from seekpoint.schemas.config.settings import Settings
 
-from seekpoint.console.services.options import AsJson, ProcessId, Wide
+from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
 
 __all__ = []
 

@@ -8,14 +8,14 @@ import typer
 
 from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.send_and_confirm import parse_json, user_name, with_node
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.calls.send_and_confirm import parse_json, user_name, with_node
 
 if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
-from seekpoint.console.services.options import ActorName, AsJson, Wide
-from seekpoint.console.services.process_scan import scan_processes
+from seekpoint.console.services.arguments.options import ActorName, AsJson, Wide
+from seekpoint.console.services.histories.process_scan import scan_processes
 
 __all__ = []
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seekpoint.console.render.output import clean, emit, emit_json
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.points import Point
-from seekpoint.console.services.options import AsJson, ProcessId, Wide
-from seekpoint.console.services.time_option import parse_time
+from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
+from seekpoint.console.services.arguments.time_option import parse_time
 
 __all__ = ["point", "state"]
 

@@ -11,14 +11,14 @@ import typer
 from seekpoint.console.render.call_errors import error_text
 from seekpoint.console.render.output import clean, emit, emit_json, is_abandoned, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.options import AsJson, ProcessId, Wide
-from seekpoint.console.services.process_scan import entries_of
-from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
+from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.histories.process_scan import entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from seekpoint.console.services.live_calls import LiveCalls
+    from seekpoint.console.services.histories.live_calls import LiveCalls
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
 __all__ = ["steps"]
@@ -79,7 +79,7 @@ def steps(
 def _follow(target: CommandTarget, process_id: str, *, as_json: bool) -> None:
     """Show a tree on a terminal; else a line, or an object, for each call whenever it went on."""
     from seekpoint.console.render.call_tree import call_line, changed_calls, state_line
-    from seekpoint.console.services.live_calls import live_calls
+    from seekpoint.console.services.histories.live_calls import live_calls
 
     rounds = live_calls(target, process_id)
     if sys.stdout.isatty() and not as_json:

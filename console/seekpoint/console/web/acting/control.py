@@ -8,15 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.render.output import counted
-from seekpoint.console.services.client_calls import with_client
-from seekpoint.console.services.control_checks import (
+from seekpoint.console.services.calls.client_calls import with_client
+from seekpoint.console.services.calls.control_checks import (
     failed_run,
     refuse_cancelled,
     refuse_finished,
     refuse_on_hold,
     refuse_running,
 )
-from seekpoint.console.services.send_and_confirm import sent_and_confirmed
+from seekpoint.console.services.calls.send_and_confirm import sent_and_confirmed
 from seekpoint.console.web.acting.actions import Action, ActionRequest, ProcessId, process_address, standing
 from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
 

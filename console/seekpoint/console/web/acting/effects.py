@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
-from seekpoint.console.services.client_calls import plain_value, with_client
-from seekpoint.console.services.effect_facts import effect_facts, unresolved_effect
-from seekpoint.console.services.send_and_confirm import sent_and_confirmed
+from seekpoint.console.services.calls.client_calls import plain_value, with_client
+from seekpoint.console.services.calls.send_and_confirm import sent_and_confirmed
+from seekpoint.console.services.facts.effect_facts import effect_facts, unresolved_effect
 from seekpoint.console.web.acting.actions import (
     Action,
     ActionRequest,
@@ -23,7 +23,7 @@ from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.json_texts import short_json
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.acting.plans import Planned
     from seekpoint.console.web.declarations import Visit
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from seekpoint.console.render.gate_rows import prompt_text
-from seekpoint.console.services.client_calls import with_client
-from seekpoint.console.services.send_and_confirm import sent_and_confirmed
+from seekpoint.console.services.calls.client_calls import with_client
+from seekpoint.console.services.calls.send_and_confirm import sent_and_confirmed
 from seekpoint.console.web.acting.actions import (
     Action,
     ActionRequest,
@@ -24,7 +24,7 @@ from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.json_texts import shortened
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.acting.plans import Planned
     from seekpoint.console.web.declarations import Visit
     from seekpoint.producers.durable.waits.gate_answers import OpenGate

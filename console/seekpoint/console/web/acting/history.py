@@ -9,8 +9,8 @@ from msgspec import Meta, to_builtins
 
 from seekpoint.console.render.fork_plans import plan_lines
 from seekpoint.console.render.rewind_plans import rewind_head, rewind_steps
-from seekpoint.console.services.moment_options import moment_of
-from seekpoint.console.services.send_and_confirm import with_node
+from seekpoint.console.services.arguments.moment_options import moment_of
+from seekpoint.console.services.calls.send_and_confirm import with_node
 from seekpoint.console.web.acting.actions import (
     Action,
     ActionRequest,

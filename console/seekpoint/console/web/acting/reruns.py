@@ -9,8 +9,8 @@ from msgspec import Meta, to_builtins
 
 from seekpoint.console.render.fork_plans import plan_lines
 from seekpoint.console.render.process_diffs import diff_rows, same_line
-from seekpoint.console.services.client_calls import plain_value
-from seekpoint.console.services.send_and_confirm import with_node
+from seekpoint.console.services.calls.client_calls import plain_value
+from seekpoint.console.services.calls.send_and_confirm import with_node
 from seekpoint.console.web.acting.actions import Action, ActionRequest, ProcessId, json_in, process_address
 from seekpoint.console.web.acting.jobs import Job
 from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine

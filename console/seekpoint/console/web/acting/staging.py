@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from seekpoint.console.render.output import counted
 from seekpoint.console.render.replay_reports import replay_summary, replay_warnings
-from seekpoint.console.services.staging_replays import offsets_copied, replay_clusters, replay_progress_file
-from seekpoint.console.services.time_option import parse_time
+from seekpoint.console.services.arguments.time_option import parse_time
+from seekpoint.console.services.histories.staging_replays import offsets_copied, replay_clusters, replay_progress_file
 from seekpoint.console.web.acting.actions import Action, ActionRequest, ProcessId
 from seekpoint.console.web.acting.jobs import Job
 from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine

@@ -12,8 +12,8 @@ import typer
 from msgspec import Meta
 
 from seekpoint.console.render.states import summary_facts
-from seekpoint.console.services.process_query import SORTS, STATUSES, ProcessQuery
-from seekpoint.console.services.time_option import since_us
+from seekpoint.console.services.arguments.process_query import SORTS, STATUSES, ProcessQuery
+from seekpoint.console.services.arguments.time_option import since_us
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.schemas.frozen_struct import FrozenStruct
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from seekpoint.console.services.view_pages import ViewGone
+from seekpoint.console.services.histories.view_pages import ViewGone
 from seekpoint.console.web.data.board import Board, Source
 from seekpoint.console.web.data.log_source import LogSource
 from seekpoint.console.web.data.poller import Poller
@@ -16,7 +16,7 @@ from seekpoint.console.web.data.view_source import ViewSource
 from seekpoint.console.web.failures import log_unexpected
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["BoardPoller"]
 

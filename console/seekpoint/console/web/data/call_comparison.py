@@ -10,7 +10,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.data.histories import Histories
     from seekpoint.producers.history.comparing import ComparedCall, ProcessDiff
 

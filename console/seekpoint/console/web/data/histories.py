@@ -18,7 +18,7 @@ from seekpoint.schemas.folding.fold import Verdict
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.data.process_index import EntryMark
     from seekpoint.console.web.data.timeline import Timeline
     from seekpoint.consumers.recovery.process_history import Logged
@@ -169,7 +169,7 @@ class ProcessHistory:
         Raises ``JournalGap`` if the beginning of the history was deleted.
         """
         if self.index.begins is False:
-            from seekpoint.console.services.process_scan import entries_of
+            from seekpoint.console.services.histories.process_scan import entries_of
 
             entries_of(self._target, self.process_id)  # raises what says which entries are missing
         return self._calls.found
@@ -214,7 +214,7 @@ class ProcessHistory:
             return self._summary[1]
 
     def _entries_of(self, process_id: str) -> list[Entry]:
-        from seekpoint.console.services.process_scan import entries_of
+        from seekpoint.console.services.histories.process_scan import entries_of
 
         return entries_of(self._target, process_id)
 

@@ -7,11 +7,11 @@ from collections import deque
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from seekpoint.console.services.dead_letter_facts import key_text
+from seekpoint.console.services.facts.dead_letter_facts import key_text
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.consumers.recovery.dead_letters import DeadLetter
 
 __all__ = ["LetterHead", "LetterIndex"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seekpoint.console.web.data.spilled_drafts import SpilledDrafts, slim
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.schemas.log.log_ports import Batch
 

@@ -16,7 +16,7 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import State, new_state
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.data.histories import Histories
     from seekpoint.consumers.recovery.process_history import Logged
 

@@ -15,7 +15,7 @@ from seekpoint.schemas.state.process_state import Draft
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.log.log_ports import Batch, Record

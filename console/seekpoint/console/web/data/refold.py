@@ -14,7 +14,7 @@ from seekpoint.schemas.state.process_state import State, new_state
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.data.moments import ProcessMoments
     from seekpoint.consumers.recovery.base_finder import Base, Search
     from seekpoint.schemas.log.log_ports import Watermarks

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seekpoint.console.services.view_pages import ViewGone, by_id, newest_pages, no_view, offsets_behind, view_of
+from seekpoint.console.services.histories.view_pages import (
+    ViewGone,
+    by_id,
+    newest_pages,
+    no_view,
+    offsets_behind,
+    view_of,
+)
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.consumers.view.process_summary import Summary
 
 __all__ = ["ViewSource"]

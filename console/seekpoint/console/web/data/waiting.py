@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.render.gate_rows import gates_of, prompt_text
-from seekpoint.console.services.effect_facts import effects_of
+from seekpoint.console.services.facts.effect_facts import effects_of
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.schemas.state.process_state import State
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.console.services.control_checks import is_asked_to_stop
-from seekpoint.console.services.effect_facts import effects_of
+from seekpoint.console.services.calls.control_checks import is_asked_to_stop
+from seekpoint.console.services.facts.effect_facts import effects_of
 from seekpoint.console.web.acting import bulk, control, effects, gates, history, reruns, staging
 from seekpoint.console.web.auth.identity import Role
 from seekpoint.console.web.data.board import ListQuery
@@ -71,7 +71,11 @@ async def show_bulk(visit: Visit, query: ListQuery) -> Response:
     found = (await visit.parts.board.current()).matching(query)
     filters = [(name, value) for name in ("prefix", "agent", "lifecycle", "since") if (value := getattr(query, name))]
     return visit.parts.templates.page(
-        visit, "processes/bulk.html", total=len(found), filters=filters, only=query.only,
+        visit,
+        "processes/bulk.html",
+        total=len(found),
+        filters=filters,
+        only=query.only,
         address=visit.request.url.query,
     )
 

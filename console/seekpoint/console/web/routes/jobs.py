@@ -13,7 +13,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["OPERATIONS", "PAGES"]
 
@@ -51,7 +51,7 @@ async def show_jobs(visit: Visit, query: NoQuery) -> Response:
 
 def _staging(target: CommandTarget) -> list[str]:
     """Return the names of the clusters that a replay may write to."""
-    from seekpoint.console.services.staging_replays import replay_clusters
+    from seekpoint.console.services.histories.staging_replays import replay_clusters
 
     return [name for name, cluster in replay_clusters(target).items() if cluster.is_staging]
 

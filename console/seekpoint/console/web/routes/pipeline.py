@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from seekpoint.console.services.pipeline import Pipeline
+from seekpoint.console.services.facts.pipeline import Pipeline
 from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.schemas.frozen_struct import FrozenStruct

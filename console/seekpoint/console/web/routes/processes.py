@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from seekpoint.console.services.process_query import SORTS, STATUSES
+from seekpoint.console.services.arguments.process_query import SORTS, STATUSES
 from seekpoint.console.web.data.board import ONLY, ListQuery, ProcessList
 from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
 

@@ -18,7 +18,7 @@ from seekpoint.schemas.values.process_ids import named_process_key
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from seekpoint.console.services.target import CommandTarget
+    from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["OPERATIONS", "PAGES"]
 
@@ -66,7 +66,7 @@ async def get_effect(visit: Visit, query: KeyQuery) -> EffectAnswer:
 
 
 def _effect(target: CommandTarget, query: KeyQuery) -> EffectAnswer:
-    from seekpoint.console.services.effect_facts import (
+    from seekpoint.console.services.facts.effect_facts import (
         an_effect,
         effect_entries,
         effect_facts,

@@ -1,0 +1,1 @@
+"""Commands that tell a process something: decisions, signals, limits."""

@@ -1,0 +1,113 @@
+"""``seekpoint verify``: recover processes in every way and compare the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seekpoint.console.exit_codes import EXIT_FAULT
+from seekpoint.console.render.output import emit_json_list, fail, say
+from seekpoint.console.render.progress import ReadingProgress
+from seekpoint.console.render.tables import Column, emit_table
+from seekpoint.console.services.arguments.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.verification import Verification
+from seekpoint.console.services.arguments.options import AsJson, ProcessIds, Wide
+
+__all__ = ["verify"]
+
+_REASONS_MAX = 20
+
+
+def verify(
+    target: CommandTarget,
+    process_ids: ProcessIds = None,
+    everything: Annotated[bool, typer.Option("--all", help="Verify every process of the journal.")] = False,
+    wide: Wide = False,
+    json: AsJson = False,
+) -> int:
+    """Recover processes in every way and compare. The readers are independent. Exits with 1 if the results differ."""
+    if bool(process_ids) == everything:
+        raise typer.BadParameter("give process ids, or --all", param_hint="PROCESS_ID")
+    faults = _Faults()
+    found = _verify_all(target) if everything else _verify_some(target, process_ids or [], faults)
+    _show_verified(target, faults.watch(found), wide=wide, json=json)
+    for way, reason in faults.missing:
+        say(f"not verified by {way}: {reason}")
+    return EXIT_FAULT if faults.found else 0
+
+
+class _Faults:
+    """A record of the faults in a stream of verified processes."""
+
+    def __init__(self) -> None:
+        self.found = False
+        self.missing: dict[tuple[str, str], None] = {}
+        """Recovery ways that were not available, with the reason: the first ones, each once."""
+
+    def watch(self, verified: Iterable[Verification]) -> Iterator[Verification]:
+        for one in verified:
+            self.found |= not one.agrees
+            for way in one.missing.items():
+                if len(self.missing) < _REASONS_MAX:
+                    self.missing[way] = None
+            yield one
+
+
+def _verify_all(target: CommandTarget) -> Iterator[Verification]:
+    from seekpoint.consumers.recovery.verification import verify_all
+
+    marks = [target.log.watermarks(partition) for partition in range(target.log.partitions)]
+    with ReadingProgress("verifying", sum(mark.high - mark.low for mark in marks)) as progress:
+        for one in verify_all(target.recoverer, progress.advance):
+            progress.hide()
+            yield one
+
+
+def _verify_some(target: CommandTarget, process_ids: list[str], faults: _Faults) -> Iterator[Verification]:
+    """Verify the named processes. A process that does not exist is a fault."""
+    from seekpoint.consumers.recovery.verification import verify as verify_one
+    from seekpoint.schemas.errors import UnknownProcess
+
+    unique_ids = list(dict.fromkeys(process_ids))
+    with ReadingProgress("verifying", len(unique_ids) if len(unique_ids) > 1 else 0, "processes") as progress:
+        for process_id in unique_ids:
+            try:
+                found = verify_one(target.recoverer, process_id)
+            except UnknownProcess as error:
+                fail(str(error))
+                faults.found = True
+            else:
+                progress.hide()
+                yield found
+            progress.advance(1)
+
+
+def _show_verified(target: CommandTarget, found: Iterable[Verification], *, wide: bool, json: bool) -> None:
+    if json:
+        emit_json_list({}, "processes", map(_verified, found))
+        return
+    from seekpoint.consumers.recovery.verification import methods_of
+
+    methods = methods_of(target.recoverer)
+    hashes = (Column(method, wide=True) for method in methods)
+    columns = (Column("process"), Column("agrees"), Column("ways", wraps=True), Column("seq", right=True, wide=True))
+    emit_table((*columns, *hashes), (_row(one, methods) for one in found), wide=wide)
+
+
+def _row(one: Verification, methods: Sequence[str]) -> list[object]:
+    alike: dict[str, list[str]] = {}
+    for method in methods:
+        if method in one.hashes:
+            alike.setdefault(one.hashes[method], []).append(method)
+    ways = " but not ".join(", ".join(same) for same in alike.values())
+    agrees = "yes" if one.agrees else "no"
+    return [one.process_id, agrees, ways, one.seq, *(one.hashes.get(method, "-") for method in methods)]
+
+
+def _verified(one: Verification) -> dict[str, Any]:
+    facts = {"process_id": one.process_id, "agrees": one.agrees, "seq": one.seq, "epoch": one.epoch}
+    return {**facts, "offset": one.offset, "hashes": one.hashes, "missing": one.missing}

@@ -1,0 +1,1 @@
+"""Calls that commands make to clients and processes."""

@@ -1,0 +1,1 @@
+"""What runs until it is stopped: the services behind ``seekpoint serve`` and workers, their health and metrics."""

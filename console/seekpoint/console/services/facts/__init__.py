@@ -1,0 +1,1 @@
+"""What is true of a journal now: nodes, Redis, partitions, dead letters, effects."""

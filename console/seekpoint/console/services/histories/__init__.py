@@ -1,0 +1,1 @@
+"""What commands read from the histories of processes."""
