@@ -22,7 +22,7 @@ from seekpoint import MemoryLog, Node, SyncNode
 from seekpoint.adapters.langgraph import SeekpointSaver
 from seekpoint.adapters.langgraph.stored_parts import Forget
 from seekpoint.adapters.langgraph.thread_log import OutdatedError, ThreadLog
-from seekpoint.adapters.langgraph.thread_names import process_id_of
+from seekpoint.adapters.langgraph.thread_names import joined, process_id_of
 from seekpoint.errors import InvalidSetting, LimitExceeded, Refused, UndecodableRecord, UnserializableValue
 
 THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
@@ -270,7 +270,7 @@ def _empty() -> tuple[Any, Any, Any]:
 def test_thread_ids_do_not_collide_as_process_ids() -> None:
     """Characters that an id may not have are quoted, and a long one ends with a hash of the whole."""
     names = ["a/b", "a%2Fb", "a b", "x" * 400, "x" * 401, "a\u200bb", "a\nb", "langgraph"]
-    ids = [process_id_of(name, "langgraph") for name in names]
+    ids = [process_id_of(joined([name]), "langgraph") for name in names]
     assert len(set(ids)) == len(names)
     assert all(len(one) <= 200 and one.isascii() and one.isprintable() for one in ids)
 

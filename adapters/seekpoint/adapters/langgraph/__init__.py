@@ -1,9 +1,10 @@
-"""LangGraph on a journal: a checkpointer, ``SeekpointSaver``. Needs the extra ``langgraph``.
+"""LangGraph on a journal: the checkpointer ``SeekpointSaver``, the store ``SeekpointStore``. Extra: ``langgraph``.
 
     a thread of LangGraph        a process of the journal, which any node may write to
     put, put_writes              one entry; calls that wait for each other share one
     the newest checkpoint        the process's context: reading it reads no history
     older checkpoints, forks     the process's history
+    a namespace of a store       a process, whose context has the items
 
 >>> import asyncio
 >>> from seekpoint import Node
@@ -20,5 +21,6 @@
 """
 
 from seekpoint.adapters.langgraph.saver import SeekpointSaver
+from seekpoint.adapters.langgraph.store import SeekpointStore
 
-__all__ = ["SeekpointSaver"]
+__all__ = ["SeekpointSaver", "SeekpointStore"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from urllib.parse import quote, unquote
@@ -11,6 +12,8 @@ __all__ = [
     "THREAD_KEY",
     "channel_key",
     "checkpoint_key",
+    "id_prefix_of",
+    "joined",
     "parts_of",
     "process_id_of",
     "writes_key",
@@ -23,20 +26,31 @@ PAST_KEY = "past"
 
 _ID_BYTES_MAX = 200
 _HASH_BYTES = 16
+_KEPT_MAX = _ID_BYTES_MAX - 2 * _HASH_BYTES - 1
 _SAFE = ":|@+,;=()!*' "
 
 
-def process_id_of(thread_id: str, prefix: str) -> str:
-    """Return the id of the process that keeps a thread. A long one is cut, and ends with a hash of the whole.
+def joined(labels: Sequence[str]) -> str:
+    """Return labels as one text, from which each can be read again.
 
-    >>> process_id_of("user 7/chat", "langgraph")
-    'langgraph/user%207%2Fchat'
+    >>> joined(["user 7/chat", "notes"])
+    'user%207%2Fchat/notes'
     """
-    name = f"{prefix}/{quote(thread_id, safe=':@+,;=')}"
+    return "/".join(quote(label, safe=":@+,;=") for label in labels)
+
+
+def process_id_of(quoted: str, prefix: str) -> str:
+    """Return the id of the process with a quoted name. A long one is cut, and ends with a hash of the whole."""
+    name = f"{prefix}/{quoted}"
     if len(name) <= _ID_BYTES_MAX:
         return name
-    digest = blake2b(thread_id.encode(), digest_size=_HASH_BYTES).hexdigest()
-    return f"{name[: _ID_BYTES_MAX - len(digest) - 1]}~{digest}"
+    digest = blake2b(quoted.encode(), digest_size=_HASH_BYTES).hexdigest()
+    return f"{name[:_KEPT_MAX]}~{digest}"
+
+
+def id_prefix_of(quoted: str, prefix: str) -> str:
+    """Return what the ids begin with of all processes whose quoted names begin with ``quoted``."""
+    return f"{prefix}/{quoted}"[:_KEPT_MAX]
 
 
 @lru_cache(maxsize=4_096)

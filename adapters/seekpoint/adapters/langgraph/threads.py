@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+
+import orjson
 
 from seekpoint import Node
+from seekpoint.adapters.langgraph.process_lists import states_of
 from seekpoint.adapters.langgraph.stored_parts import Op
 from seekpoint.adapters.langgraph.thread_log import ThreadLog
-from seekpoint.adapters.langgraph.thread_names import THREAD_KEY, process_id_of
+from seekpoint.adapters.langgraph.thread_names import THREAD_KEY, joined, process_id_of
 
 __all__ = ["Threads"]
 
@@ -30,7 +32,7 @@ class Threads:
         log = self._kept.get(name)
         if log is None:
             self._make_room()
-            log = self._kept[name] = ThreadLog(self._node, process_id_of(name, self._prefix), name)
+            log = self._kept[name] = ThreadLog(self._node, process_id_of(joined([name]), self._prefix), name)
         self._kept.move_to_end(name)
         return log
 
@@ -40,12 +42,8 @@ class Threads:
 
     async def ids(self) -> list[str]:
         """Return the ids of all threads in the journal."""
-        runtime: Any = self._node._runtime
-        found = []
-        for process_id, one in (await runtime.recovery.processes()).items():
-            if process_id.startswith(f"{self._prefix}/") and THREAD_KEY in one.state.values_json:
-                found.append(one.state.context[THREAD_KEY])
-        return sorted(found)
+        states = await states_of(self._node, f"{self._prefix}/")
+        return sorted(orjson.loads(one.values_json[THREAD_KEY]) for one in states if THREAD_KEY in one.values_json)
 
     def _make_room(self) -> None:
         width = sum(log.history_width for log in self._kept.values())
