@@ -1,7 +1,7 @@
 """The checkpointer for LangGraph beside its SQLite and Postgres savers, in one run, each with synchronised commits.
 
 A step is one node and its checkpoint; a graph waits for each of them (``durability="sync"``). The savers take turns,
-in three rounds. The Postgres saver needs a PostgreSQL on the machine, and the packages
+in rounds. The Postgres saver needs a PostgreSQL on the machine, and the packages
 ``langgraph-checkpoint-postgres`` and ``psycopg[binary]``: without them it is left out, and a row says why.
 """
 
@@ -29,7 +29,7 @@ from seekpoint.adapters.langgraph import SeekpointSaver
 from seekpoint.compose import LocalCluster
 from seekpoint.producers import Node
 
-ROUNDS, CHAIN, RUNS, ENTRIES, NEW_THREADS = 3, 300, 300, 100_000, 50
+ROUNDS, CHAIN, RUNS, ENTRIES, NEW_THREADS = 5, 200, 200, 100_000, 50
 STEP_TIMES, RUNS_TIMES, NEW_THREAD_MS = 0.9, 1.3, 3.0
 
 Saver = Callable[[], AbstractAsyncContextManager[Any]]
