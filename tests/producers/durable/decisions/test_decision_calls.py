@@ -229,7 +229,7 @@ async def test_a_wrapped_model_and_a_wrapped_tool_are_calls() -> None:
             calls = [{"name": "look", "args": {}}]
             google = {"candidates": [{"content": {"parts": [{"text": "a"}, {"functionCall": calls[0]}]}}, {}]}
             assert tool_calls_in(google) == calls
-            assert tool_calls_in([{"delta": "a"}, {"tool_calls": calls}]) == calls
+            assert tool_calls_in([{"delta": "a"}, {"summary": {"tool_calls": calls}}]) == calls
             assert tool_calls_in([]) is tool_calls_in([{"delta": "a"}]) is tool_calls_in(["a"]) is None
             assert await tool("4711") == "shipped"
             assert {"model:1", "look:1"} <= process.state.calls.keys()

@@ -71,6 +71,14 @@ def test_a_stream_tells_running_totals() -> None:
     assert model_in(events) == "claude-x"
 
 
+def test_the_summary_of_a_stream_tells_all_that_is_known_of_it() -> None:
+    """The counts of its events are not those of the whole if it broke off."""
+    event = {"model": "a", "usage": {"input_tokens": 9, "output_tokens": 1}}
+    whole = {"summary": {"model": "b", "usage": {"input_tokens": 9, "output_tokens": 15}}}
+    assert (usage_in([event, whole]), model_in([event, whole])) == (Usage(9, 15), "b")
+    assert (usage_in([event, {"summary": {}}]), model_in([event, {"summary": {}}])) == (None, None)
+
+
 def test_google_counts_thoughts_beside_the_output_and_leaves_out_counts_of_zero() -> None:
     """Its JSON, and what its Python client makes of it; of a stream, the newest totals."""
     counts = {

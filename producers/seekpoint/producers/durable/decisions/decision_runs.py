@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
-from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
+from seekpoint.producers.durable.decisions.usage import Usage, model_in, summary_in, usage_in
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.steps.step_calls import Attempts, journaled
 from seekpoint.schemas import bodies as b
@@ -181,13 +181,12 @@ def _plain(value: Any) -> Any:
 def tool_calls_in(answer: Any) -> list[Any] | None:
     """Return the tool calls of a response of OpenAI's, Anthropic's or Google's shape; None if there are none.
 
-    Of a stream, those that its last chunk has under ``tool_calls``: the summary of an adapter.
+    Of a stream, those in the summary with which it ends.
     """
-    if isinstance(answer, list):
-        return _list_in(answer[-1], "tool_calls") or None if answer and isinstance(answer[-1], Mapping) else None
+    whole, answer = answer, summary_in(answer)
     if not isinstance(answer, Mapping):
         return None
-    found: list[Any] = []
+    found = _list_in(answer, "tool_calls") if answer is not whole else []
     for choice in _list_in(answer, "choices"):
         message = choice.get("message") if isinstance(choice, Mapping) else None
         found += _list_in(message, "tool_calls") if isinstance(message, Mapping) else ()

@@ -3,7 +3,8 @@
 Shapes known (plain dicts and the clients' objects alike): OpenAI chat completions (``prompt_tokens``, cached tokens
 inside them), OpenAI responses (``input_tokens`` with ``input_tokens_details``), Anthropic messages (``input_tokens``
 beside ``cache_read_input_tokens`` and ``cache_creation_input_tokens``), Google's ``usageMetadata``, and the events of
-their streams.
+their streams. A stream whose last chunk is ``{"summary": {"model": ..., "usage": ..., "tool_calls": ...}}``, as that of
+an adapter, is read by this alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Usage", "model_in", "usage_in"]
+__all__ = ["Usage", "model_in", "summary_in", "usage_in"]
 
 _GOOGLE: Final[Mapping[str, tuple[str, str]]] = {
     "usageMetadata": ("usageMetadata", "usage_metadata"),
@@ -66,6 +67,7 @@ class Usage(FrozenStruct, frozen=True):
 
 def usage_in(answer: Any) -> Usage | None:
     """Return the usage in ``answer``: a response, or the list of a stream's events; None if there is none."""
+    answer = summary_in(answer)
     if _is_list(answer):
         return _streamed(answer)
     found = _usage_part(answer)
@@ -74,6 +76,7 @@ def usage_in(answer: Any) -> Usage | None:
 
 def model_in(answer: Any) -> str | None:
     """Return the name of the model in ``answer``."""
+    answer = summary_in(answer)
     for one in answer if _is_list(answer) else (answer,):
         for holder in (one, _part(one, "message"), _part(one, "response")):
             for name in ("model", *_GOOGLE["modelVersion"]):
@@ -81,6 +84,13 @@ def model_in(answer: Any) -> str | None:
                 if isinstance(model, str) and model:
                     return model
     return None
+
+
+def summary_in(answer: Any) -> Any:
+    """Return the summary of a stream that has one; any other answer as it is."""
+    last = answer[-1] if _is_list(answer) and answer else None
+    found = last.get("summary") if isinstance(last, Mapping) else None
+    return found if isinstance(found, Mapping) else answer
 
 
 def _streamed(events: Sequence[Any]) -> Usage | None:
