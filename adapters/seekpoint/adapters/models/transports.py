@@ -25,7 +25,7 @@ from seekpoint.adapters.models.model_options import ModelOptions
 from seekpoint.adapters.models.model_requests import Api, ModelRequest
 from seekpoint.errors import Refused
 
-__all__ = ["http_client"]
+__all__ = ["http_client", "module_of"]
 
 _Http: TypeAlias = Any
 """An object of ``httpx2`` or of ``httpx``."""
@@ -36,7 +36,7 @@ def http_client(process: Process | SyncProcess, api: Api, inner: _Http, options:
 
     Raises ``Refused`` if one of the two is asynchronous and the other one is not.
     """
-    module = _module_of(inner)
+    module = module_of(inner)
     is_async = isinstance(inner, module.AsyncClient)
     if is_async is not isinstance(process, Process):
         raise Refused(
@@ -53,7 +53,8 @@ def http_client(process: Process | SyncProcess, api: Api, inner: _Http, options:
     return client(transport=transport, timeout=inner.timeout, trust_env=False, follow_redirects=False)
 
 
-def _module_of(client: _Http) -> _Http:
+def module_of(client: _Http) -> _Http:
+    """Return the module of an HTTP client: ``httpx2`` or ``httpx``. Raises ``Refused`` for that of another one."""
     for kind in type(client).__mro__:
         root = kind.__module__.partition(".")[0]
         if root in ("httpx", "httpx2"):
