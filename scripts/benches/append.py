@@ -1,7 +1,8 @@
 """Appends: one process in series, and 500 at once, beside a raw client on the same cluster in the same run.
 
 Serial appends run with fsync on (flush.messages=1), interleaved with a raw idempotent producer's, so that both see the
-same disk. Shared writes are interleaved with an owner's confirmed ones. The many run plain and with fsync; the raw loop
+same disk. Appends that nobody waits for run beside a raw loop with 1,000 records in flight. Shared
+writes are interleaved with an owner's confirmed ones. The many run plain and with fsync; the raw loop
 there keeps 500 records of the same bytes in flight.
 """
 
@@ -21,7 +22,7 @@ from seekpoint.producers import Node, Process
 from seekpoint.schemas import Settings
 
 FSYNC = {"flush.messages": "1"}
-SERIAL, SHARED, MANY, SECONDS = 2_000, 1_000, 500, 6.0
+SERIAL, PIPELINED, SHARED, MANY, SECONDS = 2_000, 10_000, 1_000, 500, 6.0
 VALUE = b"x" * 200
 
 
@@ -98,6 +99,7 @@ async def main() -> int:
     table = Table("append")
     async with LocalCluster(brokers=1) as cluster:
         await serial(cluster, table)
+        await pipelined(cluster, table)
         await shared(cluster, table)
         await many(cluster, table, "plain")
         await many(cluster, table, "fsync")
@@ -134,6 +136,31 @@ async def serial(cluster: LocalCluster, table: Table) -> None:
     ratio = times_raw(p50(ours), p50(theirs))
     table.row(what="serial, fsync", p50_ms=p50(ours), p99_ms=p99(ours), raw_p50_ms=p50(theirs), times_raw=ratio)
     table.at_most("serial append with fsync, p50, times raw", bar=1.5, value=ratio)
+
+
+async def pipelined(cluster: LocalCluster, table: Table) -> None:
+    """One process, with ``wait=False`` and one flush at the end, beside a raw client with as many in flight."""
+    settings = await journal(cluster, "pipelined", fsync=True, partitions=1)
+    text = "checking order {}, a text of an ordinary length for a value"
+    async with Node.connect(settings) as node, node.open("case") as process:
+        await _emitted(process, text, 2_000)
+        seconds = await _emitted(process, text, PIPELINED)
+    rate = PIPELINED / seconds
+    raw_rate = await asyncio.to_thread(Raw(settings).many, VALUE, 3.0, 1_000, 1)
+    table.row(
+        what=f"{PIPELINED:,} without waiting, fsync", seconds=seconds, appends_per_s=rate, raw_appends_per_s=raw_rate,
+        times_raw=times_raw(rate, raw_rate),
+    )  # fmt: skip
+    table.at_most(f"{PIPELINED:,} appends without waiting, until flushed, seconds", bar=5.0, value=seconds)
+
+
+async def _emitted(process: Process, text: str, count: int) -> float:
+    """Seconds until so many entries are acknowledged."""
+    began = time.perf_counter()
+    for index in range(count):
+        await process.record("emit", text.format(index), wait=False)
+    await process.flush()
+    return time.perf_counter() - began
 
 
 async def shared(cluster: LocalCluster, table: Table) -> None:

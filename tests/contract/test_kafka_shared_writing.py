@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from owner_writes_contract import OwnerWritesContract
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
 from shared_writing_contract import SharedWritingContract
@@ -25,4 +26,8 @@ async def nodes(journal: Settings) -> AsyncIterator[list[Node]]:
 
 
 class TestKafka(SharedWritingContract):
+    """Inherited."""
+
+
+class TestKafkaOwnerWrites(OwnerWritesContract):
     """Inherited."""

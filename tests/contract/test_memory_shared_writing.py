@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from owner_writes_contract import OwnerWritesContract
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog
 from shared_writing_contract import SharedWritingContract
@@ -21,4 +22,8 @@ async def nodes() -> AsyncIterator[list[Node]]:
 
 
 class TestMemoryLog(SharedWritingContract):
+    """Inherited."""
+
+
+class TestMemoryOwnerWrites(OwnerWritesContract):
     """Inherited."""

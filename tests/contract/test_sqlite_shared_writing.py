@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from owner_writes_contract import OwnerWritesContract
 from seekpoint.producers import Node
 from shared_writing_contract import SharedWritingContract
 
@@ -23,4 +24,8 @@ async def nodes(tmp_path: Path) -> AsyncIterator[list[Node]]:
 
 
 class TestSqliteLog(SharedWritingContract):
+    """Inherited."""
+
+
+class TestSqliteOwnerWrites(OwnerWritesContract):
     """Inherited."""

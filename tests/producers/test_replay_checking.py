@@ -150,7 +150,7 @@ def test_whatever_a_process_offers_a_check_has_decided_about() -> None:
         *("update", "update_many", "change", "delete", "patch", "clear", "say", "transition", "suspend", "record"),
         *("record_error", "invocation"),
         # take no place: never returns, or answered by the session of the check
-        *("compensate", "confirm", "checkpoint"),
+        *("compensate", "confirm", "checkpoint", "flush", "attach", "read_attachment", "detach"),
         # refused to an agent
         *("rewind", "finish", "release"),
         # looks at what is known

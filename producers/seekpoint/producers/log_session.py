@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.tracing.tracer import Tracer
     from seekpoint.producers.writer.clocks import Clock
+    from seekpoint.producers.writer.own_ids import OwnIds
+    from seekpoint.producers.writer.pending import Pending
+    from seekpoint.producers.writer.pipeline import Pipeline
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.state.budget_sums import Budget
@@ -166,6 +169,8 @@ class LogSession:
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._held: dict[str, Callable[[], b.StepStarted]] = {}
+        self._ids: OwnIds | None = None
+        self._pipeline: Pipeline | None = None
         self._attaching = asyncio.Lock()
         """Held while an attachment is written, so that its bytes are in memory for one at a time."""
         self.process_id = handle.process_id
@@ -226,6 +231,42 @@ class LogSession:
         seq = self._push(body, future)
         return Acknowledged(seq, await future)
 
+    async def append_once(self, body: b.Body, entry_id: bytes, *, wait: bool) -> Acknowledged:
+        """Write an entry, unless the process has one with this id; return that one's place then."""
+        if self._ids is None:
+            from seekpoint.producers.writer.own_ids import OwnIds  # which few programs use
+
+            self._ids = OwnIds(self._handle, self._services.reader, self.in_thread)
+        found = await self._ids.find(entry_id)
+        if found is not None:
+            return Acknowledged(*found, is_repeated=True)
+        future: asyncio.Future[int] = self._loop.create_future()
+        pending = self._pushed(body, future, entry_id)
+        self._ids.sent(pending, future)
+        if wait:
+            return Acknowledged(pending.seq, await asyncio.shield(future))
+        await self._pipelined().make_room()
+        return Acknowledged(pending.seq, -1)
+
+    async def pipeline(self, body: b.Body) -> Acknowledged:
+        """Write an entry; wait only while too many are under way."""
+        seq = self._push(body, None)
+        await self._pipelined().make_room()
+        return Acknowledged(seq, -1)
+
+    async def flush(self) -> None:
+        """Return once all entries that were sent are acknowledged. Raises the first failure."""
+        if self._handle.pending:
+            await self._pipelined().flush()
+        self.check()
+
+    def _pipelined(self) -> Pipeline:
+        if self._pipeline is None:
+            from seekpoint.producers.writer.pipeline import Pipeline  # which few programs use
+
+            self._pipeline = Pipeline(self._handle)
+        return self._pipeline
+
     def send(self, body: b.Body) -> int:
         """Write an entry and do not wait; return its seq. A failure closes the handle: every later call raises it."""
         return self._push(body, None)
@@ -265,14 +306,17 @@ class LogSession:
                 self._held[key] = start  # the entry of its end records it, or is refused too
 
     def _push(self, body: b.Body, future: asyncio.Future[int] | None) -> int:
+        return self._pushed(body, future, new_id()).seq
+
+    def _pushed(self, body: b.Body, future: asyncio.Future[int] | None, entry_id: bytes) -> Pending:
         if self._held and not isinstance(body, b.StepStarted):
             self._send_held()
-        pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
+        pending = self._handle.prepare(entry_id, now_us(), body, self._cause, future)
         self._outbox.push(pending)
         self._services.metrics.note_call(body)
         if self.tracer is not None:
             self.tracer.note(body)
-        return pending.seq
+        return pending
 
     def caused_by(self, entry_id: bytes | None) -> None:
         """Name the entry that causes those written from here on."""
@@ -329,6 +373,8 @@ class LogSession:
     # --- the log's past
     async def confirm(self) -> None:
         """Return once everything acknowledged so far was seen applied. Raises ``Fenced``, ``ConfirmTimeout``."""
+        if self._pipeline is not None:
+            await self.flush()
         await self._confirm(self._handle.last_offset)
 
     async def _confirm(self, offset: int) -> None:

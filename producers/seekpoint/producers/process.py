@@ -169,6 +169,14 @@ class Process(
         """Return once everything acknowledged so far was seen applied. Raises ``Fenced``, ``ConfirmTimeout``."""
         await self._durable.confirm()
 
+    async def flush(self) -> None:
+        """Return once everything written so far is acknowledged, also what was written with ``wait=False``.
+
+        Raises the first failure: the entries from it on may be lost, and the handle is closed.
+        """
+        await self._durable.flush()
+        await self._durable.session.flush()
+
     async def checkpoint(self, *, timeout_s: float = 30.0) -> int:
         """Ask for a checkpoint and return once it is saved: the journal offset it is as of.
 

@@ -79,5 +79,9 @@ class _CaseNotes:
     def acknowledged(self, place: Acknowledged, kind: str, call_id: str | None = None) -> None:
         """Note an acknowledgement. A write that the journal had before this worker came has no offset here."""
         if place.offset >= 0:
-            case, (seq, offset) = self.process.process_id, place
-            self.note(Receipt(case=case, node=self.node, seq=seq, offset=offset, kind=kind, call_id=call_id))
+            self.note(
+                Receipt(
+                    case=self.process.process_id, node=self.node, seq=place.seq, offset=place.offset, kind=kind,
+                    call_id=call_id,
+                )
+            )  # fmt: skip

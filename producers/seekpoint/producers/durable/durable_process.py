@@ -16,7 +16,7 @@ from seekpoint.producers.durable.session import Acknowledged, Session, idempoten
 from seekpoint.producers.durable.waits.cancellation import Cancellation
 from seekpoint.producers.durable.waits.waiting import Waiting
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import ReplayDivergence
+from seekpoint.schemas.errors import Refused, ReplayDivergence
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
@@ -278,9 +278,26 @@ class DurableProcess:
             if self._buffer is not None and resumed and live.turn_frame is not None:
                 self._buffer = self._new_buffer(live.turn_frame)
 
-    def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
-        """Write content: in an agent's code as a call that takes its place now, else as any entry."""
-        return self._journal(body) if self.options.detail is Detail.FULL else self._write_buffered(body)
+    def write(
+        self, body: Any, *, entry_id: bytes | None = None, wait: bool = True
+    ) -> Coroutine[Any, Any, Acknowledged]:
+        """Write content: in an agent's code as a call that takes its place now, else as any entry.
+
+        With an ``entry_id``, unless the process has an entry with it. Without ``wait``, nobody waits for the entry.
+        """
+        if entry_id is not None:
+            self._refuse_id()
+            return self.session.append_once(body, entry_id, wait=wait)
+        return self._journal(body, wait) if self.options.detail is Detail.FULL else self._write_buffered(body)
+
+    def _refuse_id(self) -> None:
+        """Raise ``Refused`` where a write is no entry of its own, or is repeated by the code that made it."""
+        if self._writes is not None:
+            raise Refused("an agent's writes have keys, and are written once without an entry_id",
+                          process_id=self.process_id, hint="leave entry_id out")  # fmt: skip
+        if self.options.detail is not Detail.FULL:
+            raise Refused("writes that are journaled together have no entry of their own",
+                          process_id=self.process_id, hint='open the process with detail="full"')  # fmt: skip
 
     def _write_buffered(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         if self._buffer is None:
@@ -300,11 +317,12 @@ class DurableProcess:
 
         return WriteBuffer(ReplayedContent(self.written, frame, self.limits), self.options.detail)
 
-    def _journal(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
+    def _journal(self, body: Any, wait: bool = True) -> Coroutine[Any, Any, Acknowledged]:
+        append = self.append if wait else self.session.pipeline
         if self._writes is None:
-            return self.append(body)
+            return append(body)
         try:
-            return self._writes.write(body)
+            return self._writes.write(body, append)
         except ReplayDivergence as exc:
             from seekpoint.producers.durable.replay.differences import changed
 

@@ -33,10 +33,15 @@ __all__ = ["Acknowledged", "Journal", "Session", "SharedValue", "idempotency_key
 
 
 class Acknowledged(NamedTuple):
-    """The seq and the offset of an entry that is in the log."""
+    """The seq and the offset of an entry that is in the log.
+
+    The offset is -1 where it is not known: of an entry that nobody waited for, and of a write that a replay repeats.
+    ``is_repeated``: an earlier call with the same ``entry_id`` wrote the entry.
+    """
 
     seq: int
     offset: int
+    is_repeated: bool = False
 
 
 class Journal(Protocol):
@@ -161,8 +166,20 @@ class Session(Journal, Protocol):
         """Write an entry of this owner and wait for its acknowledgement."""
         ...
 
+    async def append_once(self, body: b.Body, entry_id: bytes, *, wait: bool) -> Acknowledged:
+        """Write an entry, unless the process has one with this id; return that one's place then."""
+        ...
+
     def send(self, body: b.Body) -> int:
         """Write an entry and do not wait; return its seq."""
+        ...
+
+    async def pipeline(self, body: b.Body) -> Acknowledged:
+        """Write an entry; wait only while too many are under way."""
+        ...
+
+    async def flush(self) -> None:
+        """Return once all entries that were sent are acknowledged. Raises the first failure."""
         ...
 
     def sent(self, body: b.Body) -> asyncio.Future[int]:

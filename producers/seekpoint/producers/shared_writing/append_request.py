@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 import msgspec
 
 from seekpoint.producers.writer.pending import Cause, Pending
+from seekpoint.producers.writer.written_ids import check_entry_id
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import AppendConflict, Refused, UnserializableValue
 from seekpoint.schemas.values.json_values import check, dump, load
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
 __all__ = ["AppendOptions", "AppendRequest", "Appended", "append_conflict", "check_body", "check_options"]
-
-ID_BYTES = 16
 
 
 class AppendOptions(TypedDict, total=False):
@@ -130,8 +129,5 @@ def check_options(process_id: str, expected_seq: int | None, entry_id: bytes | N
             "a seq is a whole number, and 0 is that of a process without entries", process_id=process_id,
             asked=repr(expected_seq)[:60], hint="pass the seq of the state that the write is based on, or None",
         )  # fmt: skip
-    if entry_id is not None and (type(entry_id) is not bytes or len(entry_id) != ID_BYTES):
-        raise Refused(
-            f"an entry id has {ID_BYTES} bytes", process_id=process_id, asked=repr(entry_id)[:60],
-            hint="pass uuid.uuid4().bytes, and the same id when you repeat the call",
-        )  # fmt: skip
+    if entry_id is not None:
+        check_entry_id(process_id, entry_id)

@@ -19,8 +19,8 @@ from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener
 from seekpoint.producers.shared_writing.append_request import Appended, AppendRequest, append_conflict
 from seekpoint.producers.shared_writing.shared_claim import SharedClaim
-from seekpoint.producers.shared_writing.written_ids import WrittenIds
 from seekpoint.producers.writer.handle import Handle
+from seekpoint.producers.writer.written_ids import WrittenIds
 from seekpoint.schemas.errors import (
     ClaimLost,
     Fenced,
@@ -232,7 +232,7 @@ class SharedAppends:
             if found is None:
                 fresh.add(request.entry_id)
             else:
-                request.resolve(found)
+                request.resolve(Appended(*found, request.entry_id, is_repeated=True))
         return fresh
 
     def _answer_conflicts(self, draft: Draft, asked: Collection[int], fresh: Collection[bytes]) -> None:

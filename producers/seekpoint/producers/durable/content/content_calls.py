@@ -6,7 +6,7 @@ A call takes its place when it is made. Awaited, it returns once Kafka has ackno
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.schemas import bodies as b
@@ -15,9 +15,11 @@ from seekpoint.schemas.errors import LimitExceeded, Refused, UnserializableValue
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from seekpoint.producers.durable.session import Acknowledged
 
-__all__ = ["ContentCalls", "error_entry"]
+__all__ = ["ContentCalls", "WriteOptions", "error_entry"]
 
 _FAILED_MAX = 100
 """The most calls that an entry names as the origin of an exception."""
@@ -25,19 +27,37 @@ _FAILED_MAX = 100
 Written: TypeAlias = "Coroutine[Any, Any, Acknowledged]"
 
 
+class WriteOptions(TypedDict, total=False):
+    """The options of a write.
+
+    ``entry_id``: 16 bytes of your choice. If the process has an entry with this id, nothing is written, and the call
+    returns where that entry is, with ``is_repeated``: repeat a call whose outcome is open with the same id. The first
+    such call reads the process's history once. An agent's code needs no ids.
+
+    ``wait=False``: return as soon as the entry is on its way. ``Process.flush`` waits for all of them and raises the
+    first failure. Until then, a crash may lose the newest entries: 1,000 or 8 MiB at most, and none of them without all
+    that come after it. More than that are not under way: the call waits.
+    """
+
+    entry_id: bytes | None
+    wait: bool
+
+
 class ContentCalls(DurableCalls):
-    """The content calls of a process."""
+    """The content calls of a process. ``WriteOptions`` has the options that each of them takes."""
 
     # --- context
-    def update(self, key: str, value: Any) -> Written:
+    def update(self, key: str, value: Any, **how: Unpack[WriteOptions]) -> Written:
         """Set one context value."""
-        return self._durable.write(b.ContextUpdated(_key(key), dump(value, self._durable.limits)))
+        return self._durable.write(b.ContextUpdated(_key(key), dump(value, self._durable.limits)), **how)
 
-    def update_many(self, values: Mapping[str, Any]) -> Written:
+    def update_many(self, values: Mapping[str, Any], **how: Unpack[WriteOptions]) -> Written:
         """Set several context values in one entry, all or none. For the journal's limits they are one value."""
-        return self._durable.write(b.ContextUpdatedMany(self._texts(values)))
+        return self._durable.write(b.ContextUpdatedMany(self._texts(values)), **how)
 
-    def change(self, *, set: Mapping[str, Any] | None = None, delete: Collection[str] = ()) -> Written:
+    def change(
+        self, *, set: Mapping[str, Any] | None = None, delete: Collection[str] = (), **how: Unpack[WriteOptions]
+    ) -> Written:
         """Set the context values ``set`` and remove the keys ``delete``, if they exist, in one entry: all or none.
 
         Nobody decodes or encodes the other values. Raises ``Refused`` for a key that is both set and deleted.
@@ -51,7 +71,7 @@ class ContentCalls(DurableCalls):
         if both is not None:
             raise Refused("a change sets and deletes the same context value", process_id=self._durable.process_id,
                           key=both[:100], hint="name the key in one of set= and delete=")  # fmt: skip
-        return self._durable.write(b.ContentBatch(False, values, dump(deleted, self._durable.limits)))
+        return self._durable.write(b.ContentBatch(False, values, dump(deleted, self._durable.limits)), **how)
 
     def _texts(self, values: Mapping[str, Any]) -> dict[str, b.Json]:
         limits = self._durable.limits
@@ -62,17 +82,17 @@ class ContentCalls(DurableCalls):
             )  # fmt: skip
         return {_key(key): dump(value, limits) for key, value in values.items()}
 
-    def delete(self, key: str) -> Written:
+    def delete(self, key: str, **how: Unpack[WriteOptions]) -> Written:
         """Remove one context value, if it exists."""
-        return self._durable.write(b.ContextDeleted(_key(key)))
+        return self._durable.write(b.ContextDeleted(_key(key)), **how)
 
-    def patch(self, patch: Mapping[str, Any]) -> Written:
+    def patch(self, patch: Mapping[str, Any], **how: Unpack[WriteOptions]) -> Written:
         """Change the context by an RFC 7386 merge patch: None removes, objects merge, everything else replaces."""
-        return self._durable.write(b.ContextPatched(dump(dict(patch), self._durable.limits)))
+        return self._durable.write(b.ContextPatched(dump(dict(patch), self._durable.limits)), **how)
 
-    def clear(self) -> Written:
+    def clear(self, **how: Unpack[WriteOptions]) -> Written:
         """Remove all context values."""
-        return self._durable.write(b.ContextCleared())
+        return self._durable.write(b.ContextCleared(), **how)
 
     # --- conversation
     def say(
@@ -83,13 +103,14 @@ class ContentCalls(DurableCalls):
         tool_calls: Sequence[Mapping[str, Any]] | None = None,
         tool_call_id: str | None = None,
         name: str | None = None,
+        **how: Unpack[WriteOptions],
     ) -> Written:
         """Add a message. ``content`` is text, structured parts, or None if the message only calls tools."""
         limits = self._durable.limits
         text = content if isinstance(content, str) or content is None else None
         parts = None if isinstance(content, str) or content is None else dump(content, limits)
         calls = None if tool_calls is None else dump(list(tool_calls), limits)
-        return self._durable.write(b.MessageSaid(role, text, parts, calls, tool_call_id, name))
+        return self._durable.write(b.MessageSaid(role, text, parts, calls, tool_call_id, name), **how)
 
     # --- lifecycle
     def transition(self, to: str, reason: str | None = None) -> Written:
@@ -101,9 +122,9 @@ class ContentCalls(DurableCalls):
         """Move to ``suspended``, until a transition back to ``running``."""
         return self.transition("suspended", reason)
 
-    def record(self, kind: str, payload: Any = None) -> Written:
+    def record(self, kind: str, payload: Any = None, **how: Unpack[WriteOptions]) -> Written:
         """Write a custom entry of a ``kind`` of your own; the fold only keeps its kind."""
-        return self._durable.write(b.Custom(_key(kind), dump(payload, self._durable.limits)))
+        return self._durable.write(b.Custom(_key(kind), dump(payload, self._durable.limits)), **how)
 
     def record_error(self, error: BaseException, trace: str | None = None, where: str | None = None) -> Written:
         """Record an exception; ``where`` names the line of your code it came from. The state keeps the newest one.

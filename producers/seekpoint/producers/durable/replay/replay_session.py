@@ -194,6 +194,17 @@ class ReplaySession:
         await self.park(HistoryExhausted(body.KIND, "entry"))
         raise AssertionError("a parked call never goes on")
 
+    async def append_once(self, body: b.Body, entry_id: bytes, *, wait: bool) -> Acknowledged:
+        """Park: nothing is appended."""
+        return await self.append(body)
+
+    async def pipeline(self, body: b.Body) -> Acknowledged:
+        """Park: nothing is appended."""
+        return await self.append(body)
+
+    async def flush(self) -> None:
+        """Return at once: nothing is under way."""
+
     def send(self, body: b.Body) -> int:
         """Do nothing: nothing is appended."""
         return self.written.seq

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seekpoint.producers.durable.replay.history_matcher import CallPlace, HistoryMatcher
 from seekpoint.producers.durable.session import Acknowledged
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
     from seekpoint.schemas.state.calls import Frame
 
-__all__ = ["Writes"]
+__all__ = ["Append", "Writes"]
+
+Append: TypeAlias = Callable[[b.Body], Coroutine[Any, Any, Acknowledged]]
+"""Writes an entry, and returns where it is."""
 
 
 class Writes:
@@ -32,7 +35,7 @@ class Writes:
         matcher: HistoryMatcher,
         live: State,
         limits: Limits,
-        append: Callable[[b.Body], Coroutine[Any, Any, Acknowledged]],
+        append: Append,
         in_order: Callable[..., Coroutine[Any, Any, Acknowledged]],
     ) -> None:
         self._matcher = matcher
@@ -47,15 +50,15 @@ class Writes:
         if self._left or self._turns or self._turn_frame is not None:
             self.view = self._content_from(live.start_frame)
 
-    def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
-        """Take a place; write ``body`` unless the history has that write."""
+    def write(self, body: Any, append: Append | None = None) -> Coroutine[Any, Any, Acknowledged]:
+        """Take a place; write ``body`` unless the history has that write. ``append`` says how, if not as usual."""
         place = self._matcher.place_write(write_digest(body))
         if place.record is not None:
             return self._again(place, place.record, body)
-        return self._in_order(place, self._now, body, place.key)
+        return self._in_order(place, self._now, body, place.key, append or self._append)
 
-    async def _now(self, body: Any, key: str) -> Acknowledged:
-        done = await self._append(replace(body, call=key))
+    async def _now(self, body: Any, key: str, append: Append) -> Acknowledged:
+        done = await append(replace(body, call=key))
         if self.view is not None:
             self.view.write(body)
         return done

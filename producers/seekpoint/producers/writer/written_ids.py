@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from seekpoint.consumers.log_reading.scan import entries_of
-from seekpoint.producers.shared_writing.append_request import Appended
 from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.log.log_ports import LogReader
 
-__all__ = ["WrittenIds"]
+__all__ = ["WrittenIds", "check_entry_id"]
+
+ID_BYTES = 16
 
 _WIDTH = 300
 """About how many bytes of memory an entry takes here."""
@@ -52,9 +54,18 @@ class WrittenIds:
             self._newest[entry.seq] = entry.epoch, entry.id
             self._found[entry.id] = entry.seq, offset
 
-    def find(self, entry_id: bytes, seq: int) -> Appended | None:
-        """Return what became of the entry ``entry_id``, if it was applied to the process, which is at ``seq`` now."""
+    def find(self, entry_id: bytes, seq: int) -> tuple[int, int] | None:
+        """Return seq and offset of the entry ``entry_id``, if it was applied: the process is at ``seq`` now."""
         found = self._found.get(entry_id)
         if found is None or found[0] > seq or self._newest[found[0]][1] != entry_id:
             return None
-        return Appended(*found, entry_id, is_repeated=True)
+        return found
+
+
+def check_entry_id(process_id: str, entry_id: bytes) -> None:
+    """Raise ``Refused`` for an id that no entry has."""
+    if type(entry_id) is not bytes or len(entry_id) != ID_BYTES:
+        raise Refused(
+            f"an entry id has {ID_BYTES} bytes", process_id=process_id, asked=repr(entry_id)[:60],
+            hint="pass uuid.uuid4().bytes, and the same id when you repeat the call",
+        )  # fmt: skip

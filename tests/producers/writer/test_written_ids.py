@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seekpoint.producers.shared_writing.written_ids import WrittenIds
+from seekpoint.producers.writer.written_ids import WrittenIds
 from seekpoint.schemas import MemoryLog, partition_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
@@ -25,7 +25,7 @@ def _ids(*entries: Entry) -> WrittenIds:
 def test_an_applied_entry_is_found_with_its_place() -> None:
     """Seq and offset are those of the first call."""
     found = _ids(_entry(OTHER, 1, 1), _entry(ID, 2, 1)).find(ID, 2)
-    assert found == (2, 1, ID, True)
+    assert found == (2, 1)
 
 
 def test_an_entry_that_the_process_has_not_reached_was_not_applied() -> None:
@@ -44,7 +44,7 @@ def test_a_fenced_entry_whose_seq_another_owner_took_was_not_applied() -> None:
 def test_an_entry_that_was_fenced_and_written_again_is_found_where_it_counts() -> None:
     """Under the newer epoch, perhaps with another seq."""
     found = _ids(_entry(ID, 2, 1), _entry(OTHER, 2, 2), _entry(ID, 3, 3)).find(ID, 3)
-    assert found == (3, 2, ID, True)
+    assert found == (3, 2)
 
 
 def test_only_the_processs_own_records_are_read_and_only_what_is_left_of_them() -> None:
@@ -59,6 +59,6 @@ def test_only_the_processs_own_records_are_read_and_only_what_is_left_of_them() 
     log.trim(0, trimmed + 1)
     ids = WrittenIds(b"thread", 0, 0)
     ids.read(log, log.watermarks(0).high)
-    assert ids.find(ID, 9) == (2, kept, ID, True)
+    assert ids.find(ID, 9) == (2, kept)
     assert ids.find(OTHER, 9) is None
     assert ids.width > 0
