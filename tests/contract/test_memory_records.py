@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from process_index_contract import ProcessIndexContract
 from records_contract import RecordsContract
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog
@@ -21,4 +22,8 @@ async def nodes() -> AsyncIterator[list[Node]]:
 
 
 class TestMemoryLog(RecordsContract):
+    """Inherited."""
+
+
+class TestMemoryLogIndex(ProcessIndexContract):
     """Inherited."""

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from process_index_contract import ProcessIndexContract, begin_views, check_index
 from records_contract import RecordsContract
 from seekpoint.producers import Node
+from seekpoint.schemas.config.settings import local_settings
 
 
 @pytest.fixture
@@ -24,3 +26,16 @@ async def nodes(tmp_path: Path) -> AsyncIterator[list[Node]]:
 
 class TestSqliteLog(RecordsContract):
     """Inherited."""
+
+
+class TestSqliteLogIndex(ProcessIndexContract):
+    """Inherited."""
+
+
+async def test_a_view_is_read_where_there_is_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the entries that it has not applied yet. Nothing is read from the log's beginning."""
+    async with Node.connect(local_settings(tmp_path / "runs.db", {}), projector=True) as node:
+        await begin_views(node)
+        with caplog.at_level("INFO", "seekpoint.producers"):
+            await check_index(node, [node])
+    assert "read from the log" not in caplog.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.history_reads import HistoryReads
     from seekpoint.producers.history.lineages import ProcessLineage
     from seekpoint.producers.history.many_reruns import ScoredRerun
-    from seekpoint.producers.history.process_records import ProcessRecord
     from seekpoint.producers.history.promoting import PromotePlan
-    from seekpoint.producers.history.record_reads import RecordReads
     from seekpoint.producers.history.rerunning import Rerun, RerunRequest
     from seekpoint.producers.history.rewinding import RewindPlan
 
@@ -42,43 +40,6 @@ class HistoryCalls:
 
     _runtime: NodeRuntime
     _opener: Opener
-    _record_reads: RecordReads | None = None
-
-    def records(
-        self,
-        process_id: str,
-        *,
-        after: str | None = None,
-        after_offset: int | None = None,
-        after_seq: int | None = None,
-        applied: bool = True,
-        through_forks: bool = True,
-        kinds: Collection[str] | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[ProcessRecord]:
-        """Yield the entries of a process in their order, decoded: those of its parents first, if it is a fork.
-
-        Has every entry that was acknowledged before the call, by any node. A process that does not exist has none.
-        ``applied``: leave out what the fold ignores (entries of fenced owners, lost claims, duplicates).
-        ``through_forks``: begin with the parent's entries up to the fork, and with those of its parent. ``kinds``: only
-        these; the kind that a program gave its record counts too. ``limit``: at most so many.
-
-        ``after=record.cursor`` goes on behind a record. ``after_offset`` and ``after_seq`` name an entry of the process
-        itself; no parent's entries follow. A call that goes on where one of the last 1,000 reads of this node ended
-        (at the end, or at its ``limit``, with the same selection) reads only what is new. Any other call reads the
-        partition from the process's first entry on.
-
-        Raises ``UnknownPoint`` for a place that is not there, ``JournalGap`` where entries were trimmed or a parent is
-        not in the journal, ``TransactionOpen``, ``LogTruncated``, ``Refused``, and what a recovery raises.
-        """
-        from seekpoint.producers.history.process_records import RecordSelection, place_of
-        from seekpoint.producers.history.record_reads import RecordReads
-
-        if self._record_reads is None:
-            self._record_reads = RecordReads(self._runtime)
-        place = place_of(process_id, after, after_offset, after_seq)
-        selection = RecordSelection.of(kinds, applied, limit)
-        return self._record_reads.read(process_id, place, selection, through_forks=through_forks)
 
     def fork(
         self,

@@ -21,6 +21,7 @@ from seekpoint.producers.durable.steps.agent_values import GivenInput
 from seekpoint.producers.history_calls import HistoryCalls
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
+from seekpoint.producers.read_calls import ReadCalls
 from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas.config.settings import Settings, local_settings
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Node", "opener_of", "runtime_of"]
 
 
-class Node(ControlCalls, HistoryCalls, AppendCalls):
+class Node(ControlCalls, HistoryCalls, AppendCalls, ReadCalls):
     """One member of the fleet, for one event loop: ``async with Node.connect(settings) as node``.
 
     ``open`` or ``run`` a process to own it, ``recover`` to only read it, ``signal`` or ``cancel`` one from outside.

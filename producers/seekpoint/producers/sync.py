@@ -120,6 +120,7 @@ class SyncNode(_SyncMain):
         entries = blocking(_target.entries)
         records = blocking(_target.records)
         read_attachment = blocking(_target.read_attachment)
+        processes = blocking(_target.processes)
         signal = blocking(_target.signal)
         is_delivered = blocking(_target.is_delivered)
         approve = blocking(_target.approve)

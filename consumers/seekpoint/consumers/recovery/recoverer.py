@@ -125,7 +125,7 @@ class Recoverer:
         """Return whether entries were deleted since the log began at ``low``. Then a missing entry proves nothing."""
         return self.log.watermarks(partition).low > low
 
-    def readable_end(self, partition: int, process_id: str) -> int:
+    def readable_end(self, partition: int, process_id: str | None = None) -> int:
         """Return the offset below which everything that was acknowledged before this call can be read.
 
         Raises ``TransactionOpen`` if another producer's transaction hides part of it.

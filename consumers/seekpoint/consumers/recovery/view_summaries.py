@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
+from typing import TYPE_CHECKING
 
 from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
 from seekpoint.consumers.recovery.base_finder import view_problem
@@ -19,7 +20,10 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.log.log_ports import Landmark, Watermarks
 
-__all__ = ["NoViewError", "keys_from", "missing_view", "read_view", "summaries"]
+if TYPE_CHECKING:
+    from seekpoint.consumers.view.view_store import Page, ViewMeta
+
+__all__ = ["NoViewError", "keys_from", "missing_view", "read_view", "summaries", "unapplied_keys", "view_page"]
 
 _PAGE = 1_000
 
@@ -67,31 +71,43 @@ def read_view(
 
     ``open_only``: only unfinished processes. Raises ``NoViewError``, also after some were taken.
     """
+    first, after = None, b""
+    while True:
+        meta, page = view_page(recoverer, partition, after, b"", _PAGE, open_only=open_only)
+        first = first or meta
+        if first is None:
+            raise NoViewError(missing_view(partition))
+        if meta is None or meta.token != first.token:
+            raise NoViewError(f"the view of partition {partition} cannot be used: it is being rebuilt")
+        for one in page:
+            take(one)
+        if len(page) < _PAGE:
+            break
+        after = page[-1].process_id.encode()
+    return unapplied_keys(recoverer, partition, first)
+
+
+def view_page(
+    recoverer: Recoverer, partition: int, after: bytes, prefix: bytes, count: int, *, open_only: bool = False
+) -> Page:
+    """Return a page of the view, as ``ViewStore.page`` does. Raises ``NoViewError`` if there is no view to ask."""
     view = recoverer.base_finder.view
     if view is None:
         raise NoViewError("the settings name no Redis")
-    first, after = None, b""
     try:
-        while True:
-            meta, page = view.page(partition, after, b"", _PAGE, open_only=open_only)
-            first = first or meta
-            if first is None:
-                raise NoViewError(missing_view(partition))
-            if meta is None or meta.token != first.token:
-                raise NoViewError(f"the view of partition {partition} cannot be used: it is being rebuilt")
-            for one in page:
-                take(one)
-            if len(page) < _PAGE:
-                break
-            after = page[-1].process_id.encode()
+        return view.page(partition, after, prefix, count, open_only=open_only)
     except (ViewUnavailable, ViewRefused, JournalMismatch) as exc:
         raise NoViewError(exc.message) from exc
+
+
+def unapplied_keys(recoverer: Recoverer, partition: int, meta: ViewMeta) -> Set[bytes]:
+    """Return the keys of the entries that the view had not applied as of ``meta``. Raises ``NoViewError``."""
     marks = recoverer.log.watermarks(partition)
-    problem = view_problem(first, recoverer.log.topic_id, marks)
-    if first.applied is None or problem is not None:
+    problem = view_problem(meta, recoverer.log.topic_id, marks)
+    if meta.applied is None or problem is not None:
         raise NoViewError(f"the view of partition {partition} cannot be used: {problem}")
-    landmark = Landmark(first.applied, first.leader_epoch)
-    later = keys_from(recoverer, partition, first.applied + 1, marks, landmark)
+    landmark = Landmark(meta.applied, meta.leader_epoch)
+    later = keys_from(recoverer, partition, meta.applied + 1, marks, landmark)
     if later is None:
         raise NoViewError(f"the view of partition {partition} is not of this log")
     return later
@@ -102,7 +118,7 @@ def keys_from(
     partition: int,
     start: int,
     marks: Watermarks,
-    landmark: Landmark,
+    landmark: Landmark | None = None,
     is_excluded: Callable[[bytes], bool] = lambda key: False,
 ) -> Set[bytes] | None:
     """Return the keys of the entries from ``start`` on; None if the log is not the one of ``landmark``."""
@@ -114,7 +130,7 @@ def keys_from(
         for batch in recoverer.log.read(partition, start, marks.high):
             first = first or batch.first
             keys.update(key for record in batch.records if (key := record.key) is not None and _is_valid(key))
-        refuse_truncated(recoverer.log, partition, (landmark,), first, marks)
+        refuse_truncated(recoverer.log, partition, () if landmark is None else (landmark,), first, marks)
     except (JournalGap, LogTruncated):
         return None
     return {key for key in keys if not is_excluded(key)}
