@@ -43,6 +43,9 @@ async def check_index(writer: Node, readers: list[Node]) -> None:
             assert f"thread/2-{number}" in await _ids(node, prefix="thread/2", after="thread/2")
             newest = [one async for one in node.processes(prefix=f"thread/2-{number}")]
             assert [(one.seq, one.status) for one in newest] == [(1, "created")]
+    await writer.delete("thread/2-1")
+    for node in readers:
+        assert await _ids(node, prefix="thread/2-") == ["thread/2-0", "thread/2-2"]
 
 
 async def begin_views(node: Node) -> None:

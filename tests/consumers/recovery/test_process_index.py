@@ -21,6 +21,7 @@ from seekpoint.schemas.errors import TransactionOpen
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.memory_log import MemoryLog
 from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.wire.codec import encode
 
 PARTITIONS = 2
@@ -147,3 +148,26 @@ def test_shared_values_are_no_processes() -> None:
     bench.log.append(0, name.encode(), encode(Entry(new_id(), name, None, 0, None, None, 1, None, None, None, body)))
     assert bench.recoverer.recover(name).known
     assert [one.process_id for one in listed(bench.recoverer, limit=2)] == ["a", "z"]
+
+
+def test_a_deleted_process_is_left_out_of_any_page() -> None:
+    """Whether the view knows of the deletion or not, and though a whole page is deleted."""
+    bench = Bench(*"abcdef")
+    states = {one: bench.recoverer.recover(one).state for one in "abcdef"}
+    deleted = {one: entry_of_deletion(one, states[one]) for one in "abf"}
+    for one in "abf":
+        bench.log.append(0, one.encode(), encode(deleted[one]))
+    known = {one.encode(): bench.recoverer.recover(one, missing_ok=True).state for one in "abcde"}
+    known[b"f"] = states["f"]
+    for applied in (8, 9):
+        with mock.patch.object(bench.projected, "states", return_value=known):
+            bench.projected.project(0, applied)
+        with mock.patch.object(process_index, "_PAGE_MAX", 2):
+            assert bench.listed() == (["c", "d", "e"] if applied == 8 else ["c", "d", "e", "f"])
+    assert bench.said == []
+
+
+def entry_of_deletion(process_id: str, state: State) -> Entry:
+    return Entry(
+        new_id(), process_id, state.seq + 1, state.epoch, state.owner, None, 1, None, None, None, b.Deleted()
+    )  # fmt: skip

@@ -26,7 +26,7 @@ class CountedLog(MemoryLog):
         self.asked: list[tuple[int, int]] = []
 
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
-        if keys is not None:
+        if keys is not None and start < stop:
             self.asked.append((start, stop))
         return super().read(partition, start, stop, keys)
 
@@ -218,6 +218,44 @@ async def test_a_parent_that_the_journal_does_not_have_is_no_silence(log: Counte
         with pytest.raises(JournalGap, match="there is no process parent"):
             await values(node)
         assert await values(node, through_forks=False) == [3]
+
+
+async def test_what_was_deleted_is_not_found_again(log: CountedLog) -> None:
+    """Neither from the beginning, nor where a read goes on that ended before, nor by a fork of the old process."""
+    async with Node.in_memory(log) as writer, Node.in_memory(log) as node:
+        thread = await writer.open("a", shared=True)
+        for number in range(4):
+            await thread.record("turn", number)
+        async with writer.fork("a", "fork", at_seq=2):
+            pass
+        page = await records(node, limit=2)
+        end = (await records(node))[-1].cursor
+        await thread.record("turn", "last")
+        await writer.delete("a")
+        for reader in (node, writer):
+            for how in ({}, {"after": page[-1].cursor, "limit": 2}, {"after": end}, {"after_seq": 1}):
+                assert await values(reader, **how) == []
+        await thread.record("turn", "new")
+        for reader in (node, writer):
+            for how in ({}, {"after": page[-1].cursor, "limit": 2}, {"after": end}, {"after_seq": 1}):
+                assert await values(reader, **how) == ["new"]
+            assert [one.kind async for one in reader.records("a")] == ["turn"]
+            with pytest.raises(JournalGap, match="deleted"):
+                await values(reader, "fork")
+
+
+async def test_a_deletion_is_noticed_behind_a_page(log: CountedLog) -> None:
+    """Though the page could be filled with entries from before."""
+    async with Node.in_memory(log) as writer, Node.in_memory(log) as node:
+        thread = await writer.open("a", shared=True)
+        for number in range(6):
+            await thread.record("turn", number)
+        first = await records(node, limit=2)
+        second = await records(node, limit=2, after=first[-1].cursor)
+        assert [one.payload for one in second] == [2, 3]
+        await writer.delete("a")
+        await thread.record("turn", "new")
+        assert await values(node, limit=2, after=second[-1].cursor) == ["new"]
 
 
 @pytest.mark.parametrize(

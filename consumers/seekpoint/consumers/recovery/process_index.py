@@ -53,32 +53,35 @@ def _of_partition(
     while True:
         recoverer.readable_end(partition)
         try:
-            page, is_last = _view_page(recoverer, partition, prefix, after, count)
+            page, stop = _view_page(recoverer, partition, prefix, after, count)
         except NoViewError as exc:
             on_no_view(exc.why)
             yield from _from_log(recoverer, partition, prefix, after, count)
             return
         yield from page
-        if is_last:
+        if stop is None:
             return
-        after = page[-1].process_id.encode()
+        after = stop
 
 
 def _view_page(
     recoverer: Recoverer, partition: int, prefix: bytes, after: bytes, count: int
-) -> tuple[list[Summary], bool]:
-    """Return the next processes as of now, and whether these are all. Raises ``NoViewError``."""
+) -> tuple[list[Summary], bytes | None]:
+    """Return the next processes as of now, and the key behind which the next page begins; None: these are all.
+
+    Raises ``NoViewError``.
+    """
     meta, page = view_page(recoverer, partition, after, prefix, count)
     if meta is None:
         raise NoViewError(missing_view(partition))
-    is_last = len(page) < count
+    stop = None if len(page) < count else page[-1].process_id.encode()
     later = _between(unapplied_keys(recoverer, partition, meta), prefix, after)
-    if not is_last:  # what comes behind the page is left to the next one
-        stop = page[-1].process_id.encode()
+    if stop is not None:  # what comes behind the page is left to the next one
         later = {key for key in later if key <= stop}
-    found = {one.process_id: one for one in page}
-    found |= _recovered(recoverer, partition, sorted(later))
-    return [found[process_id] for process_id in sorted(found)], is_last
+    found = {
+        one.process_id: one for one in page if not one.is_deleted and one.process_id.encode() not in later
+    } | _recovered(recoverer, partition, sorted(later))
+    return [found[process_id] for process_id in sorted(found)], stop
 
 
 def _from_log(recoverer: Recoverer, partition: int, prefix: bytes, after: bytes, count: int) -> Iterator[Summary]:

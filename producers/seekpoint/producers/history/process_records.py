@@ -6,15 +6,16 @@ where an earlier read of this node has ended (``ReadEnd``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.process_history import kinds_of, logged_of
 from seekpoint.producers.durable.replay.recorded_run import Admission
-from seekpoint.schemas.bodies import Custom
+from seekpoint.schemas.bodies import Custom, Deleted
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import JournalGap, LogTruncated, Refused, UnknownPoint
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -30,7 +31,16 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import Batch
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Line", "LineReading", "Place", "ProcessRecord", "ReadEnd", "RecordSelection", "place_of"]
+__all__ = [
+    "DeletedSinceError",
+    "Line",
+    "LineReading",
+    "Place",
+    "ProcessRecord",
+    "ReadEnd",
+    "RecordSelection",
+    "place_of",
+]
 
 
 class ProcessRecord(NamedTuple):
@@ -128,11 +138,17 @@ def place_of(process_id: str, after: str | None, after_offset: int | None, after
     return None if after_offset is None and after_seq is None else Place(process_id, after_offset, after_seq)
 
 
+class DeletedSinceError(Exception):
+    """The process may have been deleted since the read that ended there: what came before is not to be given."""
+
+
 class ReadEnd(FrozenStruct, frozen=True):
     """Where a read of a process has ended: everything below ``position`` is in ``state``."""
 
     state: State
     position: int
+    known_to: int
+    """The offset below which the process was not deleted after the position."""
     landmark: Landmark
     """A record right below the position. With another leader epoch, the log was truncated since."""
 
@@ -159,21 +175,27 @@ class LineReading:
         self._partition = partition_of(self._key, recoverer.log.partitions)
         self._selection = selection
         self._admission = Admission(self._log.limits)
+        self._stop = 0
+        """The offset up to which it reads."""
+        self._deleted_seq = 0
+        """The seq of the newest deletion: what came before belongs to an earlier process of the id."""
         self.left = limit
         """How many records are still wanted; None: all."""
         self.end: ReadEnd | None = None
         """Where it has ended, at the limit or where there is no more; None: it was broken off, or that is not known."""
 
     def batches(self) -> Generator[list[ProcessRecord], None, None]:
-        """Yield the selected records. Raises ``JournalGap``, ``LogTruncated``, ``UnknownPoint``, what a read raises."""
-        begins = self._line.begins
-        start, stop = self._go_on(begins) if isinstance(begins, ReadEnd) else self._begin(begins)
-        last = begins.landmark if isinstance(begins, ReadEnd) else None
-        for batch in self._log.read(self._partition, start, stop, {self._key}):
-            if isinstance(begins, ReadEnd) and last is begins.landmark:
-                marks = self._log.watermarks(self._partition)
-                refuse_truncated(self._log, self._partition, (last,), batch.first, marks)
-            found, over_at = self._selected(logged_of(self._recoverer, batch))
+        """Yield the selected records. Raises ``JournalGap``, ``LogTruncated``, ``UnknownPoint``, what a read raises.
+
+        Raises ``DeletedSinceError``, before anything else, if it goes on where a read of the old process has ended.
+        """
+        begins, last = self._line.begins, None
+        if isinstance(begins, ReadEnd):
+            read, last = self._go_on(begins), begins.landmark
+        else:
+            read = self._begin(begins)
+        for batch, entries in read:
+            found, over_at = self._selected(entries)
             if self.left is not None:
                 self.left -= len(found)
             if over_at is not None:
@@ -183,13 +205,17 @@ class LineReading:
             last = batch.last or last
             if found:
                 yield found
-        self._end_at(max(start, stop), last)
+        self._end_at(self._stop, last)
+
+    def _batches(self, start: int, stop: int) -> Iterator[_Read]:
+        for batch in self._log.read(self._partition, start, stop, {self._key}):
+            yield batch, logged_of(self._recoverer, batch)
 
     def _selected(self, entries: list[Logged]) -> tuple[list[ProcessRecord], int | None]:
         """Fold ``entries``; return the selected ones, and the offset of the last one that was wanted, if that came."""
         found: list[ProcessRecord] = []
         for one in entries:
-            is_after = self._is_after(one)
+            is_after = self._is_after(one) and self._admission.draft.deleted_seq == self._deleted_seq
             is_applied = self._admission.admits(one.offset, one.entry)
             record = ProcessRecord(self._line.process_id, one.offset, one.timestamp_ms, is_applied, one.entry)
             if is_after and self._selection.wants(record):
@@ -210,19 +236,32 @@ class LineReading:
 
     def _end_at(self, position: int, landmark: Landmark | None) -> None:
         if landmark is not None:
-            self.end = ReadEnd(self._admission.draft.freeze(), position, landmark)
+            self.end = ReadEnd(self._admission.draft.freeze(), position, self._stop, landmark)
 
-    def _go_on(self, end: ReadEnd) -> tuple[int, int]:
-        """Go on where an earlier read has ended; return where to read from and to."""
-        high = self._recoverer.readable_end(self._partition, self._line.process_id)
-        if high < end.position:
+    def _go_on(self, end: ReadEnd) -> Iterator[_Read]:
+        """Go on where an earlier read has ended. What is new is read first: it tells of a deletion."""
+        self._stop = self._recoverer.readable_end(self._partition, self._line.process_id)
+        if self._stop < end.known_to:
             raise LogTruncated(
-                "the log ends before what was read", partition=self._partition, offset=end.position, high=high
+                "the log ends before what was read", partition=self._partition, offset=end.known_to, high=self._stop
             )
         self._admission = Admission(self._log.limits, end.state.thaw())
-        return end.position, high
+        self._deleted_seq = end.state.deleted_seq
+        new = [self._intact(end, one) for one in self._batches(end.known_to, self._stop)]
+        if any(isinstance(one.entry.body, Deleted) for _, entries in new for one in entries):
+            raise DeletedSinceError
+        known = self._batches(end.position, end.known_to)
+        return chain((self._intact(end, one) for one in known), new)
 
-    def _begin(self, newest: State) -> tuple[int, int]:
+    def _intact(self, end: ReadEnd, read: _Read) -> _Read:
+        """Return what was read behind ``end``. Raises ``LogTruncated`` if another leader has written over the end."""
+        first = read[0].first
+        if first is not None and first.leader_epoch != end.landmark.leader_epoch:
+            marks = self._log.watermarks(self._partition)
+            refuse_truncated(self._log, self._partition, (end.landmark,), first, marks)
+        return read
+
+    def _begin(self, newest: State) -> Iterator[_Read]:
         """Begin at the process's first entry; the end is that of ``newest``, which is as of the call.
 
         Where the log was trimmed, a checkpoint has to know the state at the place.
@@ -237,9 +276,10 @@ class LineReading:
             raise UnknownPoint(
                 "the process has not applied this seq", process_id=line.process_id, at_seq=after.seq, seq=newest.seq
             )
+        self._deleted_seq, self._stop = newest.deleted_seq, newest.offset + 1
         first = newest.first_offset or 0
         if first >= marks.low:
-            return first, newest.offset + 1
+            return self._batches(first, self._stop)
         if after is None or after.offset == -1 or after.seq == 0:
             raise JournalGap(
                 "the beginning of the history was deleted from the log", process_id=line.process_id,
@@ -248,7 +288,11 @@ class LineReading:
             )  # fmt: skip
         base = self._recoverer.recover(line.process_id, point=Point(seq=after.seq, offset=after.offset)).state
         self._admission = Admission(self._log.limits, base.thaw())
-        return base.offset + 1, newest.offset + 1
+        return self._batches(base.offset + 1, self._stop)
+
+
+_Read: TypeAlias = "tuple[Batch, list[Logged]]"
+"""A batch, and the entries in it."""
 
 
 def _landmark_at(offset: int, batch: Batch) -> Landmark | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from seekpoint.consumers.recovery.recovery_report import is_known
 from seekpoint.producers.history.process_records import (
+    DeletedSinceError,
     Line,
     LineReading,
     Place,
@@ -38,45 +40,55 @@ class RecordReads:
 
     async def read(
         self, process_id: str, after: Place | None, selection: RecordSelection, *, through_forks: bool
-    ) -> AsyncIterator[ProcessRecord]:
+    ) -> AsyncGenerator[ProcessRecord, None]:
         """Yield the selected records; see ``Node.records``."""
-        left = selection.limit
-        for line in await self._lines(process_id, after, selection, through_forks):
-            reading = LineReading(self._runtime.recovery.blocking, line, selection, left)
-            last = None
-            try:
-                async with aclosing(self._runtime.recovery.in_threads(reading.batches())) as batches:
-                    async for batch in batches:
-                        for record in batch:
-                            last = record.offset
-                            yield record
-            except LogTruncated:
-                self._forget_after(line, selection)
-                raise
-            self._remember(line, last, selection, reading.end)
-            left = reading.left
-            if left == 0:
-                return
-
-    async def _lines(
-        self, process_id: str, after: Place | None, selection: RecordSelection, through_forks: bool
-    ) -> list[Line]:
-        """Return the parts to read: those of the processes from which it was forked come first."""
         named_process_key(process_id)
-        if after is not None and after.process_id == process_id:
-            known = self._ends.get(_selected_after(after, selection))
-            if known is not None:
-                return [Line(process_id=process_id, begins=known, after=after)]
+        selected = None if after is None else (after, selection.applied, selection.kinds)
+        end = self._ends.get(selected) if selected is not None and selected[0].process_id == process_id else None
+        lines = [Line(process_id=process_id, begins=end, after=after)] if end is not None else None
+        left = selection.limit
+        while True:
+            try:
+                for line in lines or await self._lines(process_id, after, through_forks):
+                    async with aclosing(self._read_line(line, selection, left)) as records:
+                        async for record in records:
+                            left = None if left is None else left - 1
+                            yield record
+                    if left == 0:
+                        return
+                return
+            except DeletedSinceError:  # nothing was yielded: read what the process is now
+                self._forget(selected)
+                lines = None
+            except LogTruncated:
+                self._forget(selected)
+                raise
+
+    async def _read_line(
+        self, line: Line, selection: RecordSelection, left: int | None
+    ) -> AsyncGenerator[ProcessRecord, None]:
+        reading = LineReading(self._runtime.recovery.blocking, line, selection, left)
+        last = None
+        async with aclosing(self._runtime.recovery.in_threads(reading.batches())) as batches:
+            async for batch in batches:
+                for record in batch:
+                    last = record.offset
+                    yield record
+        self._remember(line, last, selection, reading.end)
+
+    async def _lines(self, process_id: str, after: Place | None, through_forks: bool) -> list[Line]:
+        """Return the parts to read: those of the processes from which it was forked come first."""
         lines: list[Line] = []
         name, stop_seq, seen = process_id, None, set[str]()
         while True:
             newest = await self._newest(name)
             if newest is None and not lines:
                 return []
-            if newest is None:
+            if newest is None or (stop_seq is not None and stop_seq <= newest.deleted_seq):
                 raise JournalGap(
                     "the journal does not have a process from which this one was forked", process_id=process_id,
-                    why=f"there is no process {name}", hint="through_forks=False reads the process's own entries",
+                    why=f"there is no process {name}, or it was deleted since",
+                    hint="through_forks=False reads the process's own entries",
                 )  # fmt: skip
             is_here = after is not None and after.process_id == name
             lines.insert(0, Line(process_id=name, begins=newest, after=after if is_here else None, stop_seq=stop_seq))
@@ -96,7 +108,7 @@ class RecordReads:
         runtime = self._runtime
         followed = None if runtime.shared_writes is None else await runtime.shared_writes.read_followed(process_id)
         if followed is not None:
-            return followed if followed.offset >= 0 else None
+            return followed if is_known(followed) else None
         found = await runtime.reads.recover(process_id, missing_ok=True, must_be_current=True)
         return found.state if found.known else None
 
@@ -105,27 +117,20 @@ class RecordReads:
         place = line.after if last is None else Place(line.process_id, offset=last)
         if end is None or place is None or line.stop_seq is not None:
             return
-        self._forget(_selected_after(place, selection))
-        self._ends[_selected_after(place, selection)] = end
+        selected = place, selection.applied, selection.kinds
+        self._forget(selected)
+        self._ends[selected] = end
         self._ends_bytes += _width(end)
         while self._ends and (len(self._ends) > KEPT_MAX or self._ends_bytes > KEPT_BYTES_MAX):
             self._forget(next(iter(self._ends)))
 
-    def _forget_after(self, line: Line, selection: RecordSelection) -> None:
-        if line.after is not None:
-            self._forget(_selected_after(line.after, selection))
-
-    def _forget(self, selected: _Selected) -> None:
-        end = self._ends.pop(selected, None)
+    def _forget(self, selected: _Selected | None) -> None:
+        end = None if selected is None else self._ends.pop(selected, None)
         self._ends_bytes -= 0 if end is None else _width(end)
 
 
 _Selected = tuple[Place, bool, frozenset[str] | None]
 """A place, and what is selected after it."""
-
-
-def _selected_after(place: Place, selection: RecordSelection) -> _Selected:
-    return place, selection.applied, selection.kinds
 
 
 def _width(end: ReadEnd) -> int:
