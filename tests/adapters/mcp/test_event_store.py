@@ -91,6 +91,56 @@ async def test_the_parts_of_two_large_messages_may_be_mixed() -> None:
             assert [each for _, each in await replayed(store, event_id)] == [message, answer(number)]
 
 
+async def test_a_large_message_is_whole_behind_an_event_among_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another node has stored the event meanwhile."""
+    log = MemoryLog()
+    async with Node.in_memory(log) as one, Node.in_memory(log) as other:
+        here, there = SeekpointEventStore(one, "s"), SeekpointEventStore(other, "s")
+        record, among = here._record, list[str]()
+
+        async def record_and_store(payload: dict[str, Any]) -> int:
+            seq = await record(payload)
+            among.append(await there.store_event("1", note("among")))
+            return seq
+
+        monkeypatch.setattr(here, "_record", record_and_store)
+        large = note("ab" * 300_000)
+        await here.store_event("1", large)
+        monkeypatch.undo()
+        await here.store_event("1", answer(1))
+        for store in (here, there):
+            found = [message for _, message in await replayed(store, among[1])]
+            assert [one for one in found if one != note("among")] == [large, answer(1)]
+
+
+class CountedLog(MemoryLog):
+    """Counts the offsets that are read."""
+
+    offsets = 0
+
+    def read(self, partition: int, start: int, stop: int, keys: Any = None) -> Any:
+        self.offsets += stop - start
+        return super().read(partition, start, stop, keys)
+
+
+async def test_a_replay_that_goes_on_reads_only_what_is_new() -> None:
+    """However long its session is."""
+    log = CountedLog(partitions=1)
+    async with Node.in_memory(log) as one, Node.in_memory(log) as other:
+        here, there = SeekpointEventStore(one, "s"), SeekpointEventStore(other, "s")
+        for _ in range(200):
+            began = await here.store_event("1", None)
+        replaying = asyncio.create_task(replayed(there, began))
+        await asyncio.sleep(0.2)
+        before = log.offsets
+        for text in "abcde":
+            await here.store_event("1", note(text))
+            await asyncio.sleep(0.1)
+        await here.store_event("1", answer(1))
+        assert len(await replaying) == 6
+        assert log.offsets - before < 200
+
+
 async def test_a_message_that_cannot_be_stored_is_sent_without_an_id(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_mes
 from seekpoint.errors import SeekpointError
 
 if TYPE_CHECKING:
-    from seekpoint import Node, ProcessRecord, SharedProcess, State
+    from seekpoint import Node, SharedProcess, State
 
 __all__ = ["EVENT_KIND", "SeekpointEventStore"]
 
@@ -72,10 +73,11 @@ class SeekpointEventStore(EventStore):
         position = _seq_of(last_event_id)
         if position is None:
             return None
-        async for seq, message in self._messages_after(position):
-            await send_callback(EventMessage(message, str(seq)))
-            if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-                return None
+        async with aclosing(self._messages_after(position)) as messages:
+            async for seq, message in messages:
+                await send_callback(EventMessage(message, str(seq)))
+                if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+                    break
         return None
 
     # --- the session
@@ -120,48 +122,58 @@ class SeekpointEventStore(EventStore):
         stored.set()
 
     # --- replaying
-    async def _messages_after(self, position: int) -> AsyncIterator[tuple[int, JSONRPCMessage]]:
+    async def _messages_after(self, position: int) -> AsyncGenerator[tuple[int, JSONRPCMessage], None]:
         """Yield the messages of the stream of the event ``position`` behind it, until the session ends."""
-        stream: str | None = None
-        after, wait_s = position - 1, _POLL_MIN_S
+        stream, cursor, read_seq, wait_s = "", "", 0, _POLL_MIN_S
+        parts: dict[str, list[str]] = {}
         while True:
             stored = self._stored
             state = await self.state()
-            if state.seq > after:
-                async for record in self._records_after(after):
-                    assert record.seq is not None
-                    after, payload = record.seq, record.payload
-                    if stream is None:
-                        if record.seq != position or "stream" not in payload:
+            if state.seq < position:
+                return
+            if state.seq > read_seq:
+                read_seq = state.seq
+                async with aclosing(self._records(position - 1, cursor)) as records:
+                    async for seq, payload, at in records:
+                        cursor = at
+                        if seq == position:
+                            stream = payload.get("stream", "")
+                        if not stream:
                             return
-                        stream = payload["stream"]
-                    elif payload.get("stream") == stream and "message" in payload:
-                        wait_s = _POLL_MIN_S
-                        yield record.seq, jsonrpc_message_adapter.validate_json(await self._text_of(payload, after))
-                after = max(after, state.seq)
-            if stream is None or has_ended(state):
+                        if "part_of" in payload:
+                            parts.setdefault(payload["part_of"], []).append(payload["message"])
+                        before = parts.pop(payload.get("name", ""), [])
+                        if payload.get("stream") == stream and seq > position and "message" in payload:
+                            wait_s = _POLL_MIN_S
+                            text = await self._text_of(payload, before, position)
+                            yield seq, jsonrpc_message_adapter.validate_json(text)
+            if not stream or has_ended(state):
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stored.wait(), wait_s)
             wait_s = min(_POLL_MAX_S, 1.5 * wait_s)
 
-    def _records_after(self, seq: int) -> AsyncIterator[ProcessRecord]:
-        return self._node.records(
-            self._process_id, after_seq=seq or None, kinds=(EVENT_KIND,), through_forks=False
-        )  # fmt: skip
+    async def _records(self, after_seq: int, cursor: str = "") -> AsyncGenerator[tuple[int, dict[str, Any], str], None]:
+        """Yield seq, payload and cursor of the records behind ``cursor``; without one, behind the entry ``after_seq``.
 
-    async def _text_of(self, payload: dict[str, Any], seq: int) -> str:
-        """Return the whole message of a record: in front of it the parts that other records have."""
-        if "first" not in payload:
-            return str(payload["message"])
-        parts: list[str] = []
-        async for record in self._records_after(payload["first"] - 1):
+        The node remembers where a read has ended only by its cursor: another place costs a read of the whole session.
+        """
+        place: dict[str, Any] = {"after": cursor} if cursor else {"after_seq": after_seq or None}
+        async for record in self._node.records(self._process_id, kinds=(EVENT_KIND,), through_forks=False, **place):
             assert record.seq is not None
-            if record.seq >= seq:
-                break
-            if record.payload.get("part_of") == payload["name"]:
-                parts.append(record.payload["message"])
-        return "".join([*parts, payload["message"]])
+            yield record.seq, record.payload, record.cursor
+
+    async def _text_of(self, payload: dict[str, Any], before: list[str], position: int) -> str:
+        """Return the whole message of a record: the parts ``before`` it and its own."""
+        if payload.get("first", position) < position:  # its first parts are in front of where this replay began
+            before = []
+            async with aclosing(self._records(payload["first"] - 1)) as records:
+                async for _, one, _ in records:
+                    if one.get("name") == payload["name"]:
+                        break
+                    if one.get("part_of") == payload["name"]:
+                        before.append(one["message"])
+        return "".join([*before, payload["message"]])
 
 
 def has_ended(state: State) -> bool:
