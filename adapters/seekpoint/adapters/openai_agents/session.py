@@ -45,7 +45,8 @@ class SeekpointSession(SessionABC):
 
     A call that has returned is written, and each later call of any node sees it. Each call that writes is one entry:
     after a crash all of it is there, or nothing. Every call raises ``JournalUnavailable`` where the log cannot be read;
-    what ``Node.append`` raises, it raises too. A cancelled call is over when ``CancelledError`` is raised.
+    what ``Node.append`` raises, it raises too. A cancelled call that writes is over when
+    ``CancelledError`` is raised.
     """
 
     session_settings: SessionSettings | None = None
@@ -79,7 +80,7 @@ class SeekpointSession(SessionABC):
         Without ``limit``, that of ``session_settings`` counts. A negative one means all, as in the SDK's sessions.
         """
         most = resolve_session_limit(limit, self.session_settings)
-        state = await self._at_node(self._calls.read)
+        state = await self._at_node(self._calls.read, to_the_end=False)
         return [_item(state, key) for key in _newest_keys(state, most)]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -90,6 +91,15 @@ class SeekpointSession(SessionABC):
         """
         if items:
             await self._at_node(lambda: self._add(list(items)))
+
+    async def add_items_once(self, items: list[TResponseInputItem], entry_id: bytes) -> None:
+        """Add items, unless a call with this ``entry_id`` (16 bytes) has added them before.
+
+        Repeat a call so that ended with an error, or was cancelled: it is cancelled at once. See ``Node.append`` for
+        what the id costs.
+        """
+        if items:
+            await self._at_node(lambda: self._add(list(items), entry_id), to_the_end=False)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. No other call gets the same item."""
@@ -187,19 +197,20 @@ class SeekpointSession(SessionABC):
         if (await self._calls.read()).values_json:
             await self._calls.clear()
 
-    async def _at_node(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run ``call`` in the node's loop, to its end: a caller that is cancelled meanwhile knows the outcome."""
+    async def _at_node(self, call: Callable[[], Coroutine[Any, Any, T]], *, to_the_end: bool = True) -> T:
+        """Run ``call`` in the node's loop; ``to_the_end``, so that a caller that is cancelled knows the outcome."""
         here = asyncio.get_running_loop()
         if self._needs_loop and self._loop is None:
             self._loop = here
         if self._loop is None or self._loop is here:
-            return await _to_the_end(asyncio.ensure_future(call()))
+            return await (_to_the_end(asyncio.ensure_future(call())) if to_the_end else call())
         if self._loop.is_closed():
             raise HandleClosed(
                 "the event loop of the session's node has ended", process_id=self.process_id,
                 hint="keep the loop running in which the node was started, or use a SyncNode",
             )  # fmt: skip
-        return await _to_the_end(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(), self._loop)))
+        over = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(), self._loop))
+        return await (_to_the_end(over) if to_the_end else over)
 
 
 async def _to_the_end(work: asyncio.Future[T]) -> T:

@@ -1,0 +1,58 @@
+"""Copies of agents whose model calls and tool calls are recorded. Handoffs lead from copy to copy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from agents import Agent, Model, RunContextWrapper
+from agents.handoffs import Handoff
+
+from seekpoint.adapters.openai_agents.durable_models import DurableModel
+from seekpoint.adapters.openai_agents.durable_tools import durable_tool, is_agent_tool
+from seekpoint.adapters.openai_agents.run_calls import RunCalls
+from seekpoint.errors import Refused
+
+__all__ = ["DurableAgents"]
+
+
+class DurableAgents:
+    """The copies that one ``DurableRunner`` has made."""
+
+    def __init__(self, calls: RunCalls) -> None:
+        self._calls = calls
+        self._copies: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
+        """By the id of an agent: the agent, and its copy."""
+        self._made: set[int] = set()
+        self.tool_names: set[str] = set()
+        """The names of the tools of all agents so far."""
+
+    def of(self, agent: Agent[Any]) -> Agent[Any]:
+        """Return the copy of an agent; of a copy itself. Raises ``Refused`` for what cannot be recorded."""
+        if id(agent) in self._made:
+            return agent
+        if id(agent) in self._copies:
+            return self._copies[id(agent)][1]
+        if agent.mcp_servers:
+            raise Refused(
+                "the calls of an agent's MCP servers cannot be recorded yet", agent=agent.name,
+                hint="make function tools of them, or use HostedMCPTool",
+            )  # fmt: skip
+        made = agent.clone(tools=[durable_tool(tool, self._calls) for tool in agent.tools], handoffs=[])
+        self._copies[id(agent)] = agent, made
+        self._made.add(id(made))
+        self.tool_names.update(tool.name for tool in agent.tools if not is_agent_tool(tool))
+        if isinstance(agent.model, Model):
+            made.model = DurableModel(self._calls, agent.model)
+        made.handoffs = [
+            self._handoff(one) if isinstance(one, Handoff) else self.of(one) for one in agent.handoffs
+        ]  # an agent may lead back to this one: it finds the copy
+        return made
+
+    def _handoff(self, handoff: Handoff[Any, Any]) -> Handoff[Any, Any]:
+        invoke = handoff.on_invoke_handoff
+
+        async def invoked(context: RunContextWrapper[Any], arguments: str) -> Any:
+            return self.of(await invoke(context, arguments))
+
+        return replace(handoff, on_invoke_handoff=invoked)

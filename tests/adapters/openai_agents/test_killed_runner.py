@@ -1,0 +1,54 @@
+"""A durable run of the OpenAI Agents SDK whose program is killed with -9 goes on; an outside ledger has the calls."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_programs import environment
+from runner_kills import KilledRunner, run_with_kills
+from seekpoint import Settings, SyncNode
+
+
+def _check(run: KilledRunner, kills: int) -> None:
+    """No call is made twice but those in flight at a kill, no payment twice; the next call comes within a second."""
+    print(run)
+    assert run.wrong == []
+    assert run.kills == kills
+    assert run.repeated["model"] + run.repeated["look"] // 2 <= kills
+    assert run.repeated["pay"] == 0
+    assert run.slowest_first_call_s <= 1.0
+
+
+def _in_a_file(tmp_path: Path, kills: int, turns: int, seed: int) -> None:
+    path = tmp_path / "journal.db"
+    run = run_with_kills(
+        str(path), tmp_path, os.environ, lambda: SyncNode.local(path), kills=kills, turns=turns, seed=seed
+    )
+    _check(run, kills)
+
+
+def test_a_killed_run_goes_on(tmp_path: Path) -> None:
+    """Five kills."""
+    _in_a_file(tmp_path, 5, 20, 1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_run_is_killed_fifty_times(tmp_path: Path, seed: int) -> None:
+    """On an embedded log."""
+    _in_a_file(tmp_path, 50, 120, seed)
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
+def test_a_run_on_kafka_is_killed_fifty_times(tmp_path: Path, journal: Settings) -> None:
+    """With the items of its session on the same Kafka."""
+    run = run_with_kills(
+        "kafka", tmp_path, environment(journal), lambda: SyncNode.connect(journal), kills=50, turns=120, seed=7
+    )
+    _check(run, 50)
