@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.node_runtime import NodeRuntime
@@ -64,7 +64,7 @@ class AppendCalls:
         They are read from the journal now, and only they: a recovery gives the reference alone. Raises
         ``UnknownAttachment``, ``UnknownProcess``, ``AttachmentDamaged``, ``JournalUnavailable``.
         """
-        return await self._runtime.read_attachment(ref if process_id is None else replace(ref, process_id=process_id))
+        return await self._runtime.read_attachment(ref, process_id)
 
     async def delete(
         self,
@@ -80,7 +80,8 @@ class AppendCalls:
 
         From then on each read of any node finds no such process: ``UnknownProcess``. Whoever writes to the id next
         begins a new process, whose entries have the next seqs. View and checkpoints drop the content as soon as a
-        projector has read the entry. The log has the old entries until ``seekpoint trim`` deletes them.
+        projector has read the entry. The log has the old entries until ``seekpoint trim`` deletes them. Bytes of
+        attachments in this node's blob store are deleted before the call returns.
 
         It writes one entry, as ``append`` does, with the same options and errors; ``reason`` goes into it. Only a
         process that holds content alone is deleted. ``Refused`` where an agent runs as it, ``IllegalTransition`` where
@@ -97,10 +98,16 @@ class AppendCalls:
                 raise append_conflict(process_id, expected_seq, state)
             return None
         text = None if reason is None else self._runtime.settings.scrub(reason)
-        return await self.append(
+        done = await self.append(
             process_id, Deleted(text), expected_seq=expected_seq, entry_id=entry_id, actor=actor,
             correlation_id=correlation_id,
         )  # fmt: skip
+        from seekpoint.consumers.blobs.blob_store import folder_of
+
+        blobs = self._runtime.blobs
+        if blobs is not None:
+            await self._runtime.in_thread(partial(blobs.erase, folder_of(process_id, state)))
+        return done
 
     def _shared_opening(self, process_id: str, cause: Cause) -> SharedOpening:
         from seekpoint.producers.shared_writing.shared_process import SharedOpening  # which most nodes never load

@@ -12,7 +12,7 @@ from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
 from seekpoint.producers.durable.session import Acknowledged, Journal, idempotency_key
 from seekpoint.producers.durable.steps.agent_values import GivenInput
-from seekpoint.producers.writer.attachment_parts import detached, part, windows_of
+from seekpoint.producers.writer.attachment_parts import detached, part, stored, windows_of
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.node_metrics import NodeMetrics
@@ -27,6 +27,7 @@ from seekpoint.schemas.values.clock import now_us
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from seekpoint.consumers.blobs.blob_store import BlobStore
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.consumers.recovery.recovery import Recovery
     from seekpoint.consumers.recovery.recovery_report import Recovered
@@ -135,8 +136,13 @@ class NodeServices(Journal, Protocol):
         """Return the shared value ``name`` of the journal."""
         ...
 
-    async def read_attachment(self, ref: Ref, state: State | None = None) -> bytes:
-        """Return the bytes of an attachment. ``state`` is that of its process, if the caller has it."""
+    @property
+    def blobs(self) -> BlobStore | None:
+        """The blob store for large attachments; None: they are in the journal."""
+        ...
+
+    async def read_attachment(self, ref: Ref, process_id: str | None = None, state: State | None = None) -> bytes:
+        """Return the bytes of an attachment, of ``process_id`` if that is a copy of the process that ``ref`` names."""
         ...
 
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
@@ -326,7 +332,11 @@ class LogSession:
     async def attach(self, ref: Ref, data: bytes) -> None:
         """Write what the log does not have yet of an attachment; return once all of it is acknowledged."""
         async with self._attaching:
-            windows = windows_of(ref, self._handle.ahead_attachment(ref.digest), self.limits)
+            known, blobs = self._handle.ahead_attachment(ref.digest), self._services.blobs
+            if known is None and blobs is not None and ref.size > self.limits.part_bytes:
+                await self.append(await stored(blobs, ref, data, self._handle.peek(), self.limits, self.in_thread))
+                return
+            windows = windows_of(ref, known, self.limits)
             for *others, last in windows:
                 for start in others:
                     self.send(part(ref, data, start, self.limits))
@@ -341,8 +351,7 @@ class LogSession:
             return await self._services.read_attachment(ref)
         if self._handle.unconfirmed is not None:
             await self.confirm()  # where the parts are is known of entries that were read back
-        here = replace(ref, process_id=self.process_id)  # a copy of a process refers to the original
-        return await self._services.read_attachment(here, self._handle.peek().snapshot())
+        return await self._services.read_attachment(ref, self.process_id, self._handle.peek().snapshot())
 
     async def detach(self, refs: Collection[Ref]) -> None:
         """Drop attachments of this process."""

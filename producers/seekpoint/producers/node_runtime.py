@@ -29,6 +29,7 @@ from seekpoint.schemas.errors import HandleClosed, SeekpointError
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.blobs.blob_store import BlobStore
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.consumers.recovery.recovery import Recovery
     from seekpoint.consumers.recovery.recovery_report import Recovered
@@ -217,12 +218,26 @@ class NodeRuntime:
         found: list[Logged] = await self.in_thread(lambda: whole_history(self.recovery.blocking, process_id))
         return found
 
-    async def read_attachment(self, ref: Ref, state: State | None = None) -> bytes:
-        """Return the bytes of an attachment. ``state`` is that of its process, if the caller has it."""
-        from seekpoint.consumers.recovery.attachments import read_attachment  # which most nodes never load
+    @cached_property
+    def blobs(self) -> BlobStore | None:
+        """The blob store of the settings; None: the bytes of attachments are in the journal."""
+        if self.settings.blob_store is None:
+            return None
+        from seekpoint.consumers.blobs.configured_store import blob_store_at  # which most nodes never load
 
-        of = (await self.recover(ref.process_id)).state if state is None else state
-        found: bytes = await self.in_thread(lambda: read_attachment(self.reader, of, ref))
+        return blob_store_at(self.settings.blob_store)
+
+    async def read_attachment(self, ref: Ref, process_id: str | None = None, state: State | None = None) -> bytes:
+        """Return the bytes of an attachment, of ``process_id`` if that is a copy of the process that ``ref`` names.
+
+        ``state`` is that of the process, if the caller has it.
+        """
+        from seekpoint.consumers.recovery.attachments import read_attachment  # as above
+
+        of = (await self.recover(process_id or ref.process_id)).state if state is None else state
+        found: bytes = await self.in_thread(
+            lambda: read_attachment(self.reader, of, ref, process_id=process_id, blobs=self.blobs)
+        )
         return found
 
     async def append_external(

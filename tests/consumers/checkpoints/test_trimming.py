@@ -246,3 +246,13 @@ async def test_an_attachment_that_is_being_written_stops_a_trim(world: World) ->
     world.save("b")
     world.publish(world.log.watermarks(0).high)
     assert world.trim.plan(0).target == world.state("a").attached_at["0" * 64][0]
+
+
+async def test_an_attachment_in_a_blob_store_holds_no_trim_back(world: World) -> None:
+    """Its bytes do not depend on the log."""
+    async with Node.in_memory(world.log) as node, node.open("a") as process:
+        await durable_side(process).append(bodies.PartAttached("0" * 64, 9, store="s3://bucket"))
+    world.save("a")
+    world.save("b")
+    world.publish(world.log.watermarks(0).high)
+    assert world.trim.plan(0).target == world.log.watermarks(0).high

@@ -13,7 +13,7 @@ from seekpoint.schemas.values.json_values import check, dump, load
 from seekpoint.schemas.values.value_types import value_type
 
 DIGEST = "0f" * 32
-REF, STORED = Ref(DIGEST, 5, "case-17", "image/png"), Ref(DIGEST, 5, "case-17", "image/png", "s3")
+REF = Ref(DIGEST, 5, "case-17", "image/png")
 
 
 @dataclass
@@ -29,10 +29,9 @@ class Answer(BaseModel):
     scan: Ref
 
 
-@pytest.mark.parametrize("ref", [REF, STORED])
-def test_a_reference_may_stand_in_any_value(ref: Ref) -> None:
+def test_a_reference_may_stand_in_any_value() -> None:
     """Its JSON text says digest, size, process and media type, and whoever loads it gets a reference."""
-    value = {"scans": [ref, (ref,)], "ref": {ref}}
+    value = {"scans": [REF, (REF,)], "ref": {REF}}
     text = dump(value)
     check(text)
     assert load(text) == value
@@ -66,7 +65,6 @@ def test_an_annotation_may_be_a_reference() -> None:
         f'["{DIGEST}",true,"case-17","image/png"]',
         f'["{DIGEST}",-1,"case-17","image/png"]',
         f'["{DIGEST}",5,"case-17","image/png",""]',
-        f'["{DIGEST}",5,"case-17","image/png",1]',
         f'["{DIGEST[1:]}",5,"case-17","image/png"]',
         f'["{DIGEST.upper()}",5,"case-17","image/png"]',
         f'{{"digest":"{DIGEST}"}}',

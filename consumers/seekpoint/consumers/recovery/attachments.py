@@ -7,12 +7,21 @@ lie close together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 
+from seekpoint.consumers.blobs.blob_store import BlobStore, folder_of
 from seekpoint.consumers.log_reading.scan import EntrySource, entry_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
-from seekpoint.schemas.errors import AttachmentDamaged, JournalGap, LogTruncated, UndecodableRecord, UnknownAttachment
+from seekpoint.schemas.errors import (
+    AttachmentDamaged,
+    InvalidSetting,
+    JournalGap,
+    LogTruncated,
+    UndecodableRecord,
+    UnknownAttachment,
+)
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.state.state_parts import Attachment
@@ -40,22 +49,43 @@ def whole_attachment(state: State, ref: Ref) -> Attachment:
     )  # fmt: skip
 
 
-def read_attachment(log: EntrySource, state: State, ref: Ref) -> bytes:
+def read_attachment(
+    log: EntrySource, state: State, ref: Ref, *, process_id: str | None = None, blobs: BlobStore | None = None
+) -> bytes:
     """Return the bytes of an attachment of the process that ``state`` is of. Blocking.
 
-    Raises ``UnknownAttachment``, ``AttachmentDamaged`` if they are not what was attached, ``JournalUnavailable``.
+    ``process_id`` is the name of that process, if it is a copy of the one that the reference names. Raises
+    ``UnknownAttachment``, ``AttachmentDamaged`` if the bytes are not what was attached, ``InvalidSetting`` if they are
+    in a blob store that is not ``blobs``, ``JournalUnavailable``, ``BlobStoreUnavailable``.
     """
     attachment, offsets = whole_attachment(state, ref), state.attached_at.get(ref.digest, ())
-    if len(offsets) < attachment.parts:
+    if attachment.store:
+        data = _stored(blobs, attachment.store, state, ref, process_id)
+    elif len(offsets) < attachment.parts:
         raise AttachmentDamaged(
             "the journal has the attachment's reference and not its bytes: the process was seeded by a replay",
             process_id=ref.process_id, digest=ref.digest,
             hint="replay the process from its beginning, without --seeded, or read it in the replay's source",
         )  # fmt: skip
-    data = b"".join(_parts(log, ref, offsets))
+    else:
+        data = b"".join(_parts(log, ref if process_id is None else replace(ref, process_id=process_id), offsets))
     if sha256(data).hexdigest() != ref.digest:
-        raise _damaged("the bytes of an attachment are not those that were attached", ref)
+        raise _damaged("the bytes of an attachment are not those that were attached", ref, attachment.store)
     return data
+
+
+def _stored(blobs: BlobStore | None, store: str, state: State, ref: Ref, process_id: str | None) -> bytes:
+    """Return what a blob store has, under the process or under the one that it is a copy of."""
+    if blobs is None or blobs.name != store:
+        raise InvalidSetting(
+            "the bytes of the attachment are in a blob store that is not this program's", setting="blob_store",
+            value=None if blobs is None else blobs.name, hint=f"set blob_store to {store}",
+        )  # fmt: skip
+    for owner in dict.fromkeys((process_id or ref.process_id, ref.process_id)):
+        data = blobs.get(folder_of(owner, state), ref.digest)
+        if data is not None:
+            return data
+    raise _damaged("the blob store does not have the bytes of an attachment", ref, store)
 
 
 def _parts(log: EntrySource, ref: Ref, offsets: Sequence[int]) -> Iterator[bytes]:
@@ -91,5 +121,5 @@ def _runs(offsets: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-def _damaged(message: str, ref: Ref) -> AttachmentDamaged:
-    return AttachmentDamaged(message, process_id=ref.process_id, digest=ref.digest)
+def _damaged(message: str, ref: Ref, store: str = "") -> AttachmentDamaged:
+    return AttachmentDamaged(message, process_id=ref.process_id, digest=ref.digest, store=store or None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,13 +12,15 @@ from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.shared_writing.append_request import AppendOptions
 from seekpoint.producers.shared_writing.shared_writes import SharedWrites
-from seekpoint.producers.writer.attachment_parts import detached, own_bytes, part, ref_to, windows_of
+from seekpoint.producers.writer.attachment_parts import detached, own_bytes, part, ref_to, stored, windows_of
 from seekpoint.producers.writer.pending import Cause
+from seekpoint.schemas.errors import AppendConflict
 from seekpoint.schemas.values.attachment_ref import DEFAULT_MEDIA_TYPE
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from seekpoint.consumers.blobs.blob_store import BlobStore
     from seekpoint.producers.shared_writing.append_request import Appended
     from seekpoint.schemas.bodies import Body
     from seekpoint.schemas.config.limits import Limits
@@ -128,8 +129,12 @@ class SharedProcess:
         found = own_bytes(data, self.process_id)
         ref = await ref_to(found, self.process_id, media_type)
         how = AppendOptions(actor=actor, correlation_id=correlation_id)
-        limits = self._bodies.limits
-        for starts in windows_of(ref, (await self.read()).attachments.get(ref.digest), limits):
+        limits, state, blobs = self._bodies.limits, await self.read(), self._runtime.blobs
+        known = state.attachments.get(ref.digest)
+        if known is None and blobs is not None and ref.size > limits.part_bytes:
+            await self._attach_stored(blobs, ref, found, state, how)
+            return ref
+        for starts in windows_of(ref, known, limits):
             # Each is an entry of its own, and they keep their order: appends that wait are sent as they came.
             parts = [self.append(part(ref, found, start, limits), **how) for start in starts]
             for done in await asyncio.gather(*parts, return_exceptions=True):
@@ -137,14 +142,27 @@ class SharedProcess:
                     raise done
         return ref
 
+    async def _attach_stored(self, blobs: BlobStore, ref: Ref, data: bytes, state: State, how: AppendOptions) -> None:
+        """Put the bytes into a blob store, then write their entry, unless the process was deleted in between."""
+        put: tuple[int, Body] | None = None
+        while not (ref.digest in state.attachments and state.attachments[ref.digest].is_whole):
+            if put is None or put[0] != state.deleted_seq:
+                limits, in_thread = self._bodies.limits, self._runtime.in_thread
+                put = state.deleted_seq, await stored(blobs, ref, data, state, limits, in_thread)
+            try:
+                await self.append(put[1], **AppendOptions(**how, expected_seq=state.seq))
+            except AppendConflict as exc:
+                state = exc.state
+            else:
+                return
+
     async def read_attachment(self, ref: Ref) -> bytes:
         """Return the bytes of an attachment, of this process or of another one; see ``Node.read_attachment``."""
         known = self.state.attachments.get(ref.digest)
         if known is None and ref.process_id != self.process_id:
             return await self._runtime.read_attachment(ref)
         state = self.state if known is not None and known.is_whole else await self.read()
-        here = replace(ref, process_id=self.process_id)  # a copy of a process refers to the original
-        return await self._runtime.read_attachment(here, state)
+        return await self._runtime.read_attachment(ref, self.process_id, state)
 
     async def detach(self, *refs: Ref, **how: Unpack[AppendOptions]) -> Appended:
         """Drop attachments of the process that no value needs any more; see ``Process.detach``."""

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
+from seekpoint.consumers.blobs.blob_store import folder_of
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import Refused
+from seekpoint.schemas.errors import LimitExceeded, Refused
+from seekpoint.schemas.folding.attachment_rules import beyond_limits
 from seekpoint.schemas.values.attachment_ref import Ref
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.blobs.blob_store import BlobStore
     from seekpoint.schemas.config.limits import Limits
+    from seekpoint.schemas.state.process_state import Draft
     from seekpoint.schemas.state.state_parts import Attachment
 
-__all__ = ["detached", "own_bytes", "part", "ref_to", "windows_of"]
+__all__ = ["detached", "own_bytes", "part", "ref_to", "stored", "windows_of"]
 
+InThread: TypeAlias = "Callable[[Callable[[], Any]], Awaitable[Any]]"
 _HASHED_BYTES = 1_048_576
 """How many bytes are hashed before other tasks get a turn: about 2 ms."""
 _WINDOW_PARTS = 8
@@ -56,6 +62,20 @@ def windows_of(ref: Ref, known: Attachment | None, limits: Limits) -> list[list[
 def part(ref: Ref, data: bytes, start: int, limits: Limits) -> b.PartAttached:
     """Return the entry of the part that begins at ``start``."""
     return b.PartAttached(ref.digest, ref.size, start, data[start : start + limits.part_bytes], ref.media_type)
+
+
+async def stored(
+    blobs: BlobStore, ref: Ref, data: bytes, state: Draft, limits: Limits, in_thread: InThread
+) -> b.PartAttached:
+    """Put an attachment into a blob store; return the entry that says so, to be written then.
+
+    Raises ``LimitExceeded`` if the process has no room for it, before anything is put there.
+    """
+    misfit = beyond_limits(state, ref.size, limits)
+    if misfit is not None:
+        raise LimitExceeded(misfit[1], process_id=ref.process_id)
+    await in_thread(partial(blobs.put, folder_of(ref.process_id, state), ref.digest, data))
+    return b.PartAttached(ref.digest, ref.size, media_type=ref.media_type, store=blobs.name)
 
 
 def detached(refs: Collection[Ref], process_id: str) -> b.Detached:

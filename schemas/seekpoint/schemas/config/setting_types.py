@@ -155,6 +155,12 @@ SETTING_TYPES: Mapping[str, SettingType] = {
     "finished_content_s": _number("a number of seconds from 0", lambda value: 0 <= value < inf),
     "effects": SettingType("real or recorded", lambda value: value in ("real", "recorded"), str.strip),
     "tracing": SettingType("off, on or content", lambda value: value in ("off", "on", "content"), str.strip),
+    "blob_store": _or_none(
+        _text(
+            "file:///FOLDER or s3://BUCKET/PREFIX, without credentials",
+            r"file:///\S(?:.*\S)?|s3://[a-z0-9][a-z0-9.-]+(?:/[^\s?#@]+)?/?",
+        )
+    ),
     "checkpoint_after_invocation": SettingType("true or false", lambda value: type(value) is bool, parse_switch),
     "folds": SettingType(
         "names of Python modules, with commas",

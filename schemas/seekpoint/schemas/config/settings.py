@@ -79,6 +79,7 @@ class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames)
     effects: str = "real"
     tracing: str = "off"
     folds: tuple[str, ...] = ()
+    blob_store: str | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
     kafka_producer: Mapping[str, str] = field(default_factory=dict)
     kafka_consumer: Mapping[str, str] = field(default_factory=dict)

@@ -152,7 +152,7 @@ def _is_allowed(group: str, name: str, value: Any) -> bool:
     if not group:
         if name == "redis_url" and isinstance(value, str):
             return set(_query_names(value)) <= _REDIS | {"db"}
-        return name not in ("folds", "redis_url_file")
+        return name not in ("folds", "redis_url_file", "blob_store")
     if group == "redis":
         return name in _REDIS
     if group == "topic":

@@ -4,6 +4,7 @@
     ├── Retryable                 something outside is in the way: the same call may work later
     │   ├── JournalUnavailable   Kafka does not answer
     │   ├── ViewUnavailable      Redis does not answer
+    │   ├── BlobStoreUnavailable  the blob store does not answer
     │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed
     │   ├── ConfirmTimeout       an entry was acknowledged but not seen applied in time
     │   ├── TransactionOpen      a foreign transaction hides the end of a partition
@@ -138,6 +139,7 @@ from seekpoint.schemas.errors.refused import (
 )
 from seekpoint.schemas.errors.retryable import (
     AppendTimeout,
+    BlobStoreUnavailable,
     CheckpointTimeout,
     ClaimLost,
     ClusterFailed,
@@ -157,6 +159,7 @@ __all__ = [
     "AppendRefused",
     "AppendTimeout",
     "AttachmentDamaged",
+    "BlobStoreUnavailable",
     "BudgetExceeded",
     "Cancelled",
     "CheckpointDiffers",

@@ -40,6 +40,14 @@ class ViewUnavailable(Retryable):
     hint = "check that Redis runs and redis_url is right: seekpoint doctor"
 
 
+class BlobStoreUnavailable(Retryable):
+    """The blob ``store`` does not answer, or cannot serve now. A reference to bytes that did not get there was never
+    written."""
+
+    hint = "check that the store can be reached, then make the same call again"
+    store: str | None = None
+
+
 class AppendTimeout(Retryable):
     """Kafka did not acknowledge an append within ``append_timeout_s``. The entry may be in the log or not. The handle
     is closed."""

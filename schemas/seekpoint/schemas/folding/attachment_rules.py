@@ -19,7 +19,7 @@ from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_json import ATTACHMENT_PART_BYTES, attachment_width
 from seekpoint.schemas.state.state_parts import Attachment
 
-__all__ = ["ATTACHMENTS_MAX", "ATTACHMENT_RULES"]
+__all__ = ["ATTACHMENTS_MAX", "ATTACHMENT_RULES", "beyond_limits"]
 
 ATTACHMENTS_MAX = 1_024
 """How many attachments a process may have at once: every view of its state lists them."""
@@ -35,7 +35,7 @@ def _attach(draft: Draft, body: b.PartAttached, limits: Limits) -> Misfit:
         return None
     if not _follows(known, body, end):
         return _NO_PART
-    misfit = None if known is not None else _beyond_limits(draft, body.size, limits)
+    misfit = None if known is not None else beyond_limits(draft, body.size, limits)
     if misfit is not None:
         return misfit
     if known is None:
@@ -62,7 +62,8 @@ def _follows(known: Attachment | None, body: b.PartAttached, end: int) -> bool:
     return is_next and end <= body.size and (len(body.data) > 0 or body.size == 0)
 
 
-def _beyond_limits(draft: Draft, size: int, limits: Limits) -> Misfit:
+def beyond_limits(draft: Draft, size: int, limits: Limits) -> Misfit:
+    """Return the misfit of one more attachment of ``size`` bytes; None if there is room for it."""
     total = draft.attached_bytes + size
     if total > limits.attached_bytes:
         detail = f"the process would have {total} bytes of attachments, {limits.attached_bytes} are allowed"

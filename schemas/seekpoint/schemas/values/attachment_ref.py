@@ -1,7 +1,7 @@
 """References to attachments: what stands in a value for bytes that are too large for it.
 
-In JSON text a reference is ``{"$attachment": [digest, size, process id, media type]}``, with the name of the blob store
-as a fifth item if one has the bytes.
+In JSON text a reference is ``{"$attachment": [digest, size, process id, media type]}``. Where the bytes are, in entries
+or in a blob store, is in the state of the process: the same bytes have the same reference.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ class Ref(FrozenStruct, frozen=True):
     process_id: str
     """The process that the attachment belongs to."""
     media_type: str = DEFAULT_MEDIA_TYPE
-    store: str = ""
-    """The blob store that has the bytes; empty: the journal has them."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -54,18 +52,13 @@ def _validated(value: Any) -> Ref:
 
 def ref_items(ref: Ref) -> list[Any]:
     """Return the items that JSON has of a reference."""
-    items = [ref.digest, ref.size, ref.process_id, ref.media_type]
-    return [*items, ref.store] if ref.store else items
+    return [ref.digest, ref.size, ref.process_id, ref.media_type]
 
 
 def read_ref(items: list[Any]) -> Ref:
     """Return the reference of ``ref_items``. Raises ``ValueError`` for other items."""
     match items:
-        case [str(digest), int(size), str(process_id), str(media_type), *store] if _DIGEST(digest):
-            if type(size) is bool or size < 0:
-                pass
-            elif not store:
+        case [str(digest), int(size), str(process_id), str(media_type)] if _DIGEST(digest):
+            if type(size) is int and size >= 0:
                 return Ref(digest, size, process_id, media_type)
-            elif len(store) == 1 and type(store[0]) is str and store[0]:
-                return Ref(digest, size, process_id, media_type, store[0])
     raise ValueError("no digest, size, process id and media type")

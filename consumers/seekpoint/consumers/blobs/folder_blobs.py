@@ -1,0 +1,85 @@
+"""A blob store in a folder, of this machine or of a file system that all nodes share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+from seekpoint.schemas.errors import BlobStoreUnavailable
+
+__all__ = ["FolderBlobs"]
+
+
+class FolderBlobs:
+    """A ``BlobStore`` in a folder: a file for each attachment.
+
+    A file appears at once and whole, after its bytes are on the disk. Only its owner may read it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self.name = f"file://{self._path}"
+
+    def put(self, folder: str, digest: str, data: bytes) -> None:
+        """Keep ``data``; return once it is on the disk."""
+        file = self._file(folder, digest)
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if file.exists() and file.stat().st_size == len(data) and file.read_bytes() == data:
+                return
+            fresh = file.with_name(f".{digest}.{uuid4().hex}")
+            try:
+                with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
+                    written.write(data)
+                    written.flush()
+                    os.fsync(written.fileno())
+                os.replace(fresh, file)
+            finally:
+                with suppress(FileNotFoundError):
+                    fresh.unlink()
+            for changed in (file.parent, file.parent.parent):
+                _sync(changed)
+        except OSError as exc:
+            raise self._unavailable(exc) from exc
+
+    def get(self, folder: str, digest: str) -> bytes | None:
+        """Return the bytes; None if the store does not have them."""
+        try:
+            return self._file(folder, digest).read_bytes()
+        except FileNotFoundError:
+            if not self._path.is_dir():
+                raise BlobStoreUnavailable("the folder of the blob store is not there", store=self.name) from None
+            return None
+        except OSError as exc:
+            raise self._unavailable(exc) from exc
+
+    def erase(self, folder: str) -> int:
+        """Delete a folder with all bytes in it; return how many attachments they were."""
+        gone = self._path / folder
+        try:
+            files = [one for one in gone.iterdir() if not one.name.startswith(".")]
+            shutil.rmtree(gone)
+        except FileNotFoundError:
+            return 0
+        except OSError as exc:
+            raise self._unavailable(exc) from exc
+        return len(files)
+
+    def _file(self, folder: str, digest: str) -> Path:
+        return self._path / folder / digest
+
+    def _unavailable(self, error: OSError) -> BlobStoreUnavailable:
+        return BlobStoreUnavailable(f"the blob store failed: {error.strerror or error}", store=self.name)
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk, where the system can."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

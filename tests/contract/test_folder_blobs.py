@@ -1,0 +1,51 @@
+"""A folder keeps the promises of a blob store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from blob_store_contract import DIGEST, FOLDER, BlobStoreContract
+from seekpoint.consumers.blobs.folder_blobs import FolderBlobs
+from seekpoint.schemas.errors import BlobStoreUnavailable
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderBlobs:
+    """An empty one."""
+    (tmp_path / "blobs").mkdir()
+    return FolderBlobs(tmp_path / "blobs")
+
+
+class TestFolderBlobs(BlobStoreContract):
+    """Inherited."""
+
+
+def test_a_file_is_private_and_whole(store: FolderBlobs, tmp_path: Path) -> None:
+    """No reader sees a part of it, and nothing is left of a write that failed."""
+    store.put(FOLDER, DIGEST, b"bytes")
+    [file] = [one for one in (tmp_path / "blobs").rglob("*") if one.is_file()]
+    assert file.name == DIGEST
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_write_that_fails_leaves_nothing(store: FolderBlobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, for example."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BlobStoreUnavailable, match="No space left"):
+        store.put(FOLDER, DIGEST, b"bytes")
+    assert [one for one in (tmp_path / "blobs").rglob("*") if one.is_file()] == []
+    monkeypatch.undo()
+    assert store.get(FOLDER, DIGEST) is None
+
+
+def test_a_folder_that_is_gone_is_no_empty_store(tmp_path: Path) -> None:
+    """A file system that is not mounted must not look as if the bytes were lost."""
+    with pytest.raises(BlobStoreUnavailable, match="not there"):
+        FolderBlobs(tmp_path / "nothing").get(FOLDER, DIGEST)
