@@ -230,7 +230,7 @@ async def test_the_retries_of_the_client_become_attempts(log: MemoryLog) -> None
     api = ScriptedApi(busy(500))
 
     async def code(process: Process, api: ScriptedApi) -> Any:
-        client = wrap_anthropic(process, anthropic_of(api, max_retries=0))
+        client = wrap_anthropic(process, anthropic_of(api, max_retries=0)).with_options(timeout=5, max_retries=3)
         assert client.max_retries == 0
         return await failure(client.messages.create(model="m", max_tokens=9, messages=MESSAGES))
 
@@ -359,6 +359,18 @@ async def test_budgets_count_what_the_api_counts(log: MemoryLog) -> None:
             assert isinstance(await failure(CALLS[name][0](process, api)), BudgetExceeded)
         other = wrap_anthropic(process, anthropic_of(api)).with_options(timeout=5)
         assert isinstance(await failure(other.models.list()), Refused)
+    assert api.calls == 1
+
+
+async def test_no_proxy_of_the_environment_leads_past_the_journal(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client that was given has the proxies; the wrapped one sends to its transport only."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    api = ScriptedApi(answered(recorded("openai_chat.json")))
+    first, again = await ran(log, api, chat)
+    assert first.model_dump() == again.model_dump()
     assert api.calls == 1
 
 

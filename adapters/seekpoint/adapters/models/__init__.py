@@ -12,24 +12,20 @@ from seekpoint.adapters.models.answer_errors import AnswerError, BusyError, Lost
 if TYPE_CHECKING:
     from seekpoint.adapters.models.anthropic_clients import wrap_anthropic
     from seekpoint.adapters.models.genai_clients import wrap_genai
+    from seekpoint.adapters.models.litellm_calls import wrap_litellm
     from seekpoint.adapters.models.model_options import ModelOptions
     from seekpoint.adapters.models.openai_clients import wrap_openai
 
 __all__ = [
-    "AnswerError",
-    "BusyError",
-    "LostError",
-    "ModelOptions",
-    "SendError",
-    "wrap_anthropic",
-    "wrap_genai",
-    "wrap_openai",
-]
+    "AnswerError", "BusyError", "LostError", "ModelOptions", "SendError", "wrap_anthropic", "wrap_genai",
+    "wrap_litellm", "wrap_openai",
+]  # fmt: skip
 
 _HOMES = {
     "ModelOptions": "model_options",
     "wrap_anthropic": "anthropic_clients",
     "wrap_genai": "genai_clients",
+    "wrap_litellm": "litellm_calls",
     "wrap_openai": "openai_clients",
 }
 

@@ -45,7 +45,7 @@ def _unmasked(client: Any, is_async: bool) -> Any:
             raise cause from cause.__cause__
 
     client.request = ask if is_async else ask_now
-    client.copy = client.with_options = lambda **changed: _unmasked(copy(**changed), is_async)
+    client.copy = client.with_options = lambda **changed: _unmasked(copy(**changed | {"max_retries": 0}), is_async)
     return client
 
 
