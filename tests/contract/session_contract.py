@@ -24,6 +24,9 @@ class SessionContract:
     async def test_each_call_sees_what_the_other_node_has_written(self, nodes: list[Node]) -> None:
         """Without sticky routing: items, their order, and what was removed."""
         here, there = [SeekpointSession("chat", node) for node in nodes]
+        assert await there.get_items() == []
+        await here.add_items(said(0))
+        assert await there.pop_item() == said(0)[0]
         assert await here.get_items() == []
         assert await here.pop_item() is None
         await here.add_items(said(1, 2))

@@ -203,7 +203,7 @@ async def test_approvals_are_gates() -> None:
         opened = await bodies(node, "gate_opened")
         asked = await bodies(node, "decision_started")
     assert made == {"main-0": 1, "pay-o1": 1, "main-2": 1}
-    assert '"arguments":"{\\"order\\":\\"o1\\"}"' in opened[0].prompt.replace('": \\"', '":\\"')
+    assert opened[0].prompt == '{"agent":"one","arguments":{"order":"o1"},"id":"c-o1","tool":"pay"}'
     assert "too much" in asked[-1].request
     await assert_replays(runs, history_of(log, "case-1"))
 

@@ -18,7 +18,7 @@ from agents import Agent, Runner
 from agents.memory import Session
 from agents.testing import ScriptedModel, assistant_message
 
-from seekpoint import MemoryLog, Node, SyncNode
+from seekpoint import Limits, MemoryLog, Node, SyncNode
 from seekpoint.adapters.openai_agents import SeekpointSession
 from seekpoint.errors import HandleClosed, InvalidName, LimitExceeded, UnserializableValue
 from session_contract import SessionContract, said
@@ -123,22 +123,87 @@ async def test_a_suffix_is_replaced_only_while_it_is_the_newest(node: Node) -> N
 
 
 # --- bad input
-async def test_what_does_not_fit_is_refused_with_advice(node: Node) -> None:
-    """And nothing of it is written."""
+async def test_what_does_not_fit_is_refused_with_advice() -> None:
+    """And nothing of it is there afterwards."""
+    log = MemoryLog(limits=Limits(attached_bytes=150_000, record_bytes=60_000, state_bytes=100_000))
+    async with Node.in_memory(log) as node:
+        session = SeekpointSession("chat", node)
+        await session.add_items(said("kept"))
+        with pytest.raises(LimitExceeded, match=r"takes no 2 more items.*file_id or URL"):
+            await session.add_items(said("x" * 100_000, "y" * 100_000))
+        bad: Any = [{"role": "user", "content": object()}]
+        with pytest.raises(UnserializableValue, match=r"\$\.content"):
+            await session.add_items(bad)
+        for _ in range(2):
+            await session.add_items(said("x" * 40_000))
+        with pytest.raises(LimitExceeded, match="OpenAIResponsesCompactionSession"):
+            await session.add_items(said("x" * 40_000))
+        assert len(await session.get_items()) == 3
+        assert not (await node.recover(session.process_id)).state.attachments
+        with pytest.raises(InvalidName):
+            await SeekpointSession("x" * 300, node).get_items()
+
+
+# --- large items
+async def test_items_that_are_too_large_for_an_entry_are_attached(node: Node) -> None:
+    """And dropped with the last item that is like them."""
     session = SeekpointSession("chat", node)
-    await session.add_items(said("kept"))
-    with pytest.raises(LimitExceeded, match=r"takes no 2 more items.*file_id or URL"):
-        await session.add_items(said("small", "x" * 1_100_000))
-    bad: Any = [{"role": "user", "content": object()}]
-    with pytest.raises(UnserializableValue, match=r"\$\.content"):
-        await session.add_items(bad)
-    for _ in range(8):
-        await session.add_items(said("x" * 1_000_000))
-    with pytest.raises(LimitExceeded, match="OpenAIResponsesCompactionSession"):
-        await session.add_items(said("x" * 1_000_000))
-    assert len(await session.get_items()) == 9
-    with pytest.raises(InvalidName):
-        await SeekpointSession("x" * 300, node).get_items()
+    large = said("x" * 1_200_000, "small", "y" * 900_000)
+    await session.add_items(large)
+    await session.add_items(said("x" * 1_200_000))
+    assert await session.get_items() == [*large, large[0]]
+    assert len(await attachments(node, session)) == 2
+    assert await session.pop_item() == large[0]
+    assert len(await attachments(node, session)) == 2
+    assert await session.pop_item() == large[2]
+    assert len(await attachments(node, session)) == 1
+    snapshot = await session._get_compaction_snapshot(2)
+    assert snapshot is not None
+    assert snapshot.items == large[:2]
+    assert await snapshot.replace_suffix(0, said("short"))
+    assert await attachments(node, session) == []
+    await session.add_items(large)
+    await session.clear_session()
+    assert await session.get_items() == []
+    assert await attachments(node, session) == []
+
+
+async def test_a_session_may_be_larger_than_a_state(node: Node) -> None:
+    """What does not fit any more is attached."""
+    session = SeekpointSession("chat", node)
+    items = said(*(f"{number}" * 900_000 for number in range(10)))
+    for item in items:
+        await session.add_items([item])
+    assert await session.get_items() == items
+    assert await attachments(node, session) != []
+
+
+async def test_no_item_refers_to_what_another_call_has_dropped() -> None:
+    """Two nodes add and remove the same large item at once."""
+    log = MemoryLog(limits=Limits(record_bytes=70_000))
+    item = said("x" * 66_000)
+    async with Node.in_memory(log, node_id="a") as one, Node.in_memory(log, node_id="b") as other:
+        sessions = [SeekpointSession("chat", node) for node in (one, other, one, other)]
+
+        async def add(session: SeekpointSession) -> None:
+            for _ in range(6):
+                await session.add_items([*item, *item])
+                assert all(found == item[0] for found in await session.get_items())
+
+        async def remove(session: SeekpointSession) -> None:
+            for turn in range(12):
+                if turn % 4 == 3:
+                    await session.clear_session()
+                elif (popped := await session.pop_item()) is not None:
+                    assert popped == item[0]
+
+        await asyncio.gather(add(sessions[0]), add(sessions[1]), remove(sessions[2]), remove(sessions[3]))
+        assert all(found == item[0] for found in await sessions[0].get_items())
+
+
+async def attachments(node: Node, session: SeekpointSession) -> list[str]:
+    """The digests of what the session has attached."""
+    return [*(await node.recover(session.process_id)).state.attachments]
 
 
 # --- cancelled calls, event loops, threads
@@ -184,6 +249,9 @@ def test_plain_programs_use_a_sync_node(tmp_path: Path) -> None:
     try:
         with SyncNode.local(tmp_path / "runs.db") as node:
             session = SeekpointSession("chat", node)
+            large = SeekpointSession("large", node)
+            loop.run_until_complete(large.add_items(said("x" * 1_100_000)))
+            assert loop.run_until_complete(large.pop_item()) == said("x" * 1_100_000)[0]
             Runner.run_sync(agent, "I am Ada", session=session)
             assert Runner.run_sync(agent, "Who am I?", session=session).final_output == "You are Ada"
             assert len(asyncio.run(session.get_items())) == 4

@@ -18,6 +18,7 @@ from seekpoint import Effect, GateAnswer, Node, Process
 from seekpoint.adapters.openai_agents.durable_agents import DurableAgents
 from seekpoint.adapters.openai_agents.durable_models import DurableModel, DurableProvider
 from seekpoint.adapters.openai_agents.durable_sessions import DurableSession
+from seekpoint.adapters.openai_agents.durable_tools import parsed
 from seekpoint.adapters.openai_agents.model_records import plain
 from seekpoint.adapters.openai_agents.run_calls import RunCalls
 from seekpoint.adapters.openai_agents.session import SeekpointSession
@@ -114,7 +115,10 @@ class DurableRunner:
         return state
 
     def _gate(self, item: ToolApprovalItem) -> Any:
-        prompt = {"agent": item.agent.name, "call": plain(item.raw_item)}
+        call = plain(item.raw_item)
+        if isinstance(call, dict) and "arguments" in call:
+            call = {"arguments": parsed(call["arguments"]), "id": call.get("call_id") or call.get("id")}
+        prompt = {"agent": item.agent.name, "tool": item.name, **(call if isinstance(call, dict) else {"call": call})}
         return self._process.gate(item.name or "approval", prompt=prompt, timeout=self._approval_timeout)
 
     def _check_effects(self) -> None:

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 from seekpoint.adapters.openai_agents.run_calls import RunCalls
 from seekpoint.errors import Refused
 
-__all__ = ["durable_tool", "is_agent_tool"]
+__all__ = ["durable_tool", "is_agent_tool", "parsed"]
 
 _HOSTED = (CodeInterpreterTool, FileSearchTool, HostedMCPTool, ImageGenerationTool, ToolSearchTool, WebSearchTool)
 """Tools that the provider runs within a model call."""
@@ -81,7 +81,7 @@ class _RecordedInvoker:
 
         try:
             recorded = await self._calls.tool(
-                tool.qualified_name, body, _parsed(arguments), context.tool_call_id, tool.timeout_seconds
+                tool.qualified_name, body, parsed(arguments), context.tool_call_id, tool.timeout_seconds
             )
         except Exception as exc:
             if self._calls.error is not None:
@@ -107,10 +107,11 @@ async def _timed_out(tool: FunctionTool, timeout_s: float, context: ToolContext[
     return await told if inspect.isawaitable(told) else told
 
 
-def _parsed(arguments: str) -> Any:
+def parsed(arguments: Any) -> Any:
+    """Return the arguments of a call as an object; a text that is no JSON as it is."""
     try:
         return json.loads(arguments) if arguments else {}
-    except ValueError:  # the tool tells the model
+    except (ValueError, TypeError):  # the tool tells the model
         return arguments
 
 

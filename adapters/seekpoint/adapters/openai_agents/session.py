@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from heapq import nlargest
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents.items import TResponseInputItem
 from agents.memory import SessionABC, SessionSettings
 from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 
 from seekpoint import Node, State, SyncNode
+from seekpoint.adapters.openai_agents.large_items import are_attached, attached, drop_unused, item_of
 from seekpoint.adapters.openai_agents.shared_calls import SharedCalls, shared_calls
-from seekpoint.errors import AppendConflict, HandleClosed, LimitExceeded
+from seekpoint.errors import AppendConflict, HandleClosed, LimitExceeded, UnknownAttachment
 
 if TYPE_CHECKING:
     from agents.memory.session import _CompactionSnapshot
@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 _ITEM = "item/"
 _FULL = (
-    "nothing was written: keep images and files outside, and put their file_id or URL into the item; add fewer items "
-    "at once; wrap the session in OpenAIResponsesCompactionSession; or begin another session"
+    "none of them was added: keep images and files outside, and put their file_id or URL into the item; add fewer "
+    "items at once; wrap the session in OpenAIResponsesCompactionSession; or begin another session"
 )
 
 
@@ -80,14 +80,15 @@ class SeekpointSession(SessionABC):
         Without ``limit``, that of ``session_settings`` counts. A negative one means all, as in the SDK's sessions.
         """
         most = resolve_session_limit(limit, self.session_settings)
-        state = await self._at_node(self._calls.read, to_the_end=False)
-        return [_item(state, key) for key in _newest_keys(state, most)]
+        items, _ = await self._at_node(lambda: self._items(most), to_the_end=False)
+        return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items after all others, in one entry.
 
-        Raises ``UnserializableValue`` for an item that is not JSON, and ``LimitExceeded`` where the items do not fit
-        into an entry (1 MiB), or into the session (8 MiB), by the journal's default limits.
+        Where they do not fit into an entry (1 MiB) or into the state (8 MiB), those of more than 64 KiB are attached
+        before. Raises ``UnserializableValue`` for an item that is not JSON, and ``LimitExceeded`` where they do not fit
+        though.
         """
         if items:
             await self._at_node(lambda: self._add(list(items)))
@@ -124,31 +125,62 @@ class SeekpointSession(SessionABC):
             return None
         from agents.memory.session import _CompactionSnapshot
 
-        state = await self._at_node(self._calls.read)
+        items, state = await self._at_node(lambda: self._items(limit), to_the_end=False)
         keys = _newest_keys(state, limit)
         is_whole = len(keys) == len(_newest_keys(state, limit + 1))
 
         async def replace_suffix(start: int, output: list[TResponseInputItem]) -> bool:
             return await self._at_node(lambda: self._replace(keys[start:], output, prune_prefix))
 
-        return _CompactionSnapshot([_item(state, key) for key in keys], is_whole, replace_suffix)
+        return _CompactionSnapshot(items, is_whole, replace_suffix)
 
     # --- what runs in the node's loop
-    async def _add(self, items: Sequence[TResponseInputItem], entry_id: bytes | None = None) -> None:
-        state = await self._calls.known()
+    async def _items(self, limit: int | None) -> tuple[list[TResponseInputItem], State]:
+        """Return the newest items, and the state that they are of."""
+        state = await self._calls.read()
         while True:
-            values = {_key(state.seq + 1, index): item for index, item in enumerate(items)}
             try:
+                items = [await item_of(self._calls, state.value(key)) for key in _newest_keys(state, limit)]
+            except UnknownAttachment:  # another call has removed a large item meanwhile
+                if (newer := await self._calls.read()).seq == state.seq:
+                    raise
+                state = newer
+            else:
+                return items, state
+
+    async def _add(self, items: Sequence[TResponseInputItem], entry_id: bytes | None = None) -> None:
+        state, is_attached = await self._calls.known(), False
+        given: Sequence[Any] = items
+        while True:
+            values = {_key(state.seq + 1, index): item for index, item in enumerate(given)}
+            try:
+                if not are_attached(state, values):  # another call has dropped one: nothing referred to it
+                    given, state = await self._attached(items), await self._calls.known()
+                    continue
                 await self._calls.update_many(values, expected_seq=state.seq, entry_id=entry_id)
             except AppendConflict as conflict:
                 state = _newer(conflict)
             except LimitExceeded as exc:
-                raise LimitExceeded(
-                    f"the session takes no {len(items)} more items", process_id=self.process_id, bytes=exc.bytes,
-                    limit=exc.limit, path=exc.path, hint=_FULL,
-                ) from exc  # fmt: skip
+                if is_attached:
+                    await drop_unused(self._calls, self.process_id)
+                    raise self._full(len(items), exc) from exc
+                is_attached = True
+                given, state = await self._attached(items), await self._calls.known()
             else:
                 return
+
+    async def _attached(self, items: Sequence[TResponseInputItem]) -> list[Any]:
+        try:
+            return await attached(self._calls, items)
+        except LimitExceeded as exc:
+            await drop_unused(self._calls, self.process_id)
+            raise self._full(len(items), exc) from exc
+
+    def _full(self, count: int, error: LimitExceeded) -> LimitExceeded:
+        return LimitExceeded(
+            f"the session takes no {count} more items", process_id=self.process_id, bytes=error.bytes,
+            limit=error.limit, path=error.path, hint=_FULL,
+        )  # fmt: skip
 
     async def _pop(self) -> TResponseInputItem | None:
         state = await self._calls.known()
@@ -158,11 +190,17 @@ class SeekpointSession(SessionABC):
             if not (keys := _newest_keys(state, 1)):
                 return None
             try:
+                item = await item_of(self._calls, state.value(keys[0]))
                 await self._calls.delete(keys[0], expected_seq=state.seq)
             except AppendConflict as conflict:
                 state = _newer(conflict)
+            except UnknownAttachment:  # another call has removed the item
+                if (newer := await self._calls.read()).seq == state.seq:
+                    raise
+                state = newer
             else:
-                return _item(state, keys[0])
+                await self._drop_unused(state)
+                return item
 
     async def _replace(
         self,
@@ -182,20 +220,37 @@ class SeekpointSession(SessionABC):
                     return False
                 state = newest
                 continue
-            older = _newest_keys(state, None)[: -len(expected)]
-            expired = _first_expired(state, older, is_expired)
+            expired = await self._first_expired(state, len(expected), is_expired)
             values = {_key(state.seq + 1, index): item for index, item in enumerate(output)}
             try:
                 await self._calls.change(values, [*expired, *expected], expected_seq=state.seq)
             except AppendConflict as conflict:
                 state = _newer(conflict)
             else:
+                await self._drop_unused(state)
                 return True
         return False
 
+    async def _first_expired(
+        self, state: State, kept: int, is_expired: Callable[[TResponseInputItem], bool] | None
+    ) -> list[str]:
+        """Return the keys of the oldest items up to the first that is not expired, without the newest ``kept``."""
+        found: list[str] = []
+        for key in _newest_keys(state, None)[:-kept] if is_expired is not None else ():
+            if is_expired is None or not is_expired(await item_of(self._calls, state.value(key))):
+                break
+            found.append(key)
+        return found
+
     async def _clear(self) -> None:
-        if (await self._calls.read()).values_json:
+        state = await self._calls.read()
+        if state.values_json:
             await self._calls.clear()
+        await self._drop_unused(state)
+
+    async def _drop_unused(self, before: State) -> None:
+        if before.attachments:
+            await drop_unused(self._calls, self.process_id)
 
     async def _at_node(self, call: Callable[[], Coroutine[Any, Any, T]], *, to_the_end: bool = True) -> T:
         """Run ``call`` in the node's loop; ``to_the_end``, so that a caller that is cancelled knows the outcome."""
@@ -241,13 +296,3 @@ def _newest_keys(state: State, limit: int | None) -> list[str]:
     """Return the keys of the newest ``limit`` items, oldest first; None or less than 0 means all."""
     keys = (key for key in state.values_json if key.startswith(_ITEM))
     return sorted(keys) if limit is None or limit < 0 else nlargest(limit, keys)[::-1]
-
-
-def _first_expired(
-    state: State, keys: Sequence[str], is_expired: Callable[[TResponseInputItem], bool] | None
-) -> list[str]:
-    return [] if is_expired is None else list(takewhile(lambda key: is_expired(_item(state, key)), keys))
-
-
-def _item(state: State, key: str) -> TResponseInputItem:
-    return cast("TResponseInputItem", state.value(key))

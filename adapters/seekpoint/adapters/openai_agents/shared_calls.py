@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
-from seekpoint import Node, SharedProcess, State, SyncNode
+from seekpoint import Node, Ref, SharedProcess, State, SyncNode
 
 __all__ = ["SharedCalls", "shared_calls"]
 
@@ -38,6 +38,18 @@ class SharedCalls(Protocol):
 
     async def clear(self) -> object:
         """Remove all context values."""
+        ...
+
+    async def attach(self, data: bytes, *, media_type: str) -> Ref:
+        """Keep a large value."""
+        ...
+
+    async def read_attachment(self, ref: Ref) -> bytes:
+        """Return a large value."""
+        ...
+
+    async def detach(self, refs: Collection[Ref], *, expected_seq: int) -> object:
+        """Drop large values."""
         ...
 
 
@@ -79,6 +91,15 @@ class _LoopCalls:
     async def clear(self) -> object:
         return await (self._thread or await self._opened()).clear()
 
+    async def attach(self, data: bytes, *, media_type: str) -> Ref:
+        return await (self._thread or await self._opened()).attach(data, media_type=media_type)
+
+    async def read_attachment(self, ref: Ref) -> bytes:
+        return await (self._thread or await self._opened()).read_attachment(ref)
+
+    async def detach(self, refs: Collection[Ref], *, expected_seq: int) -> object:
+        return await (self._thread or await self._opened()).detach(*refs, expected_seq=expected_seq)
+
     async def _opened(self) -> SharedProcess:
         self._thread = await self._node.open(self._process_id, shared=True, actor=self._actor)
         return self._thread
@@ -116,6 +137,15 @@ class _ThreadCalls:
 
     async def clear(self) -> object:
         return await asyncio.to_thread(lambda: self._opened().clear())
+
+    async def attach(self, data: bytes, *, media_type: str) -> Ref:
+        return await asyncio.to_thread(lambda: self._opened().attach(data, media_type=media_type))
+
+    async def read_attachment(self, ref: Ref) -> bytes:
+        return await asyncio.to_thread(lambda: self._opened().read_attachment(ref))
+
+    async def detach(self, refs: Collection[Ref], *, expected_seq: int) -> object:
+        return await asyncio.to_thread(lambda: self._opened().detach(*refs, expected_seq=expected_seq))
 
     def _read(self) -> State:
         state: State = self._opened().read()
