@@ -66,7 +66,7 @@ async def drop_unused(calls: SharedCalls, process_id: str) -> None:
 def _unused(state: State, process_id: str) -> list[Ref]:
     texts = state.values_json.values() if state.attachments else ()
     return [
-        Ref(digest, one.size, process_id, one.media_type, one.store)
+        Ref(digest, one.size, process_id, one.media_type)
         for digest, one in state.attachments.items()
         if one.is_whole and not any(digest in text for text in texts)
     ]
