@@ -144,6 +144,23 @@ async def test_a_result_has_at_most_so_many_bytes(target: CommandTarget) -> None
     assert read == LONG
 
 
+async def test_a_page_that_is_too_long_ends_earlier(target: CommandTarget) -> None:
+    """``next`` begins with the first item that was left out, so no item is lost."""
+    whole = (await ask(Answerer(target), "list_entries", process_id="case-bad"))["entries"]
+    answerer, read, pages, more = Answerer(target, bytes_max=4_000), list[int](), 0, 0
+    while True:
+        page = await ask(answerer, "list_entries", process_id="case-bad", from_offset=more)
+        assert len(orjson.dumps(page)) <= 4_000
+        assert "/entries" not in [cut["path"] for cut in page.get("cut", ())]
+        read += [one["offset"] for one in page["entries"]]
+        pages += 1
+        if page["next"] is None:
+            break
+        more = page["next"]
+    assert read == [one["offset"] for one in whole]
+    assert 1 < pages < len(whole)
+
+
 async def test_secrets_of_the_settings_are_masked(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever they are: in results, in their parts, in errors."""
     monkeypatch.setenv("SEEKPOINT_KAFKA_SASL_PASSWORD", "no such order")

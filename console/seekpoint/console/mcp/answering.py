@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 import anyio.to_thread
 import msgspec
+import orjson
 import typer
 
 from seekpoint.console.mcp.bounded import bounded, part_at
-from seekpoint.console.mcp.declarations import Document, Tool, ToolCall, ToolFailed, input_schema
+from seekpoint.console.mcp.declarations import Document, Page, Tool, ToolCall, ToolFailed, input_schema
 from seekpoint.console.mcp.journal_tools import JOURNAL_TOOLS
 from seekpoint.console.mcp.process_tools import PROCESS_TOOLS
 from seekpoint.console.mcp.replay_tool import REPLAY_TOOLS
@@ -33,6 +34,7 @@ _FRAME_BYTES = 2_000
 _CUTS_MAX = 12
 _NOTES_MAX = 20
 _READS_MAX = 4
+_ITEMS_MIN = 4
 _HOW_TO_READ_ON = "some values are too long: to read one, add its `path` (and `start`) to the same arguments"
 _ERROR_CHARACTERS_MAX = 4_000
 
@@ -78,8 +80,10 @@ class Answerer:
 
     def _bounded(self, call: ToolCall, arguments: Arguments, document: Document) -> Document:
         scrubbed = self._target.settings.scrub_value(document)
-        value = part_at(scrubbed, arguments.path)
         room = self._bytes_max - _FRAME_BYTES
+        for page in call.pages:
+            scrubbed = _fitting(scrubbed, page, room)
+        value = part_at(scrubbed, arguments.path)
         shown, cuts = bounded(value, room, path=arguments.path, start=arguments.start if arguments.path else 0)
         found: Document = {"path": arguments.path, "value": shown} if arguments.path else shown
         if cuts:
@@ -105,6 +109,20 @@ class Answerer:
         _logger.error("a tool failed", exc_info=error)
         text = scrub(f"unexpected {type(error).__name__}: {error}")
         return _error("Unexpected", text, "please report it with what the server wrote to standard error")
+
+
+def _fitting(document: Document, page: Page, bytes_max: int) -> Document:
+    """Return the document with as many items of its list as fit, at least one.
+
+    An item counts as a quarter of the room at most: what is longer is cut inside.
+    """
+    items, size = document[page.name], 0
+    for number, item in enumerate(items):
+        size += min(len(orjson.dumps(item)), bytes_max // _ITEMS_MIN)
+        if size > bytes_max and number:
+            found = {**document, page.name: items[:number], "next": page.cursors[number - 1]}
+            return found | ({"has_more": True} if "has_more" in found else {})
+    return document
 
 
 def _arguments(tool: Tool, given: Mapping[str, Any]) -> Arguments:

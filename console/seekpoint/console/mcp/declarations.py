@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,18 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["Arguments", "Document", "Limit", "ProcessId", "Skip", "Tool", "ToolCall", "ToolFailed", "input_schema"]
+__all__ = [
+    "Arguments",
+    "Document",
+    "Limit",
+    "Page",
+    "ProcessId",
+    "Skip",
+    "Tool",
+    "ToolCall",
+    "ToolFailed",
+    "input_schema",
+]
 
 Document: TypeAlias = dict[str, Any]
 
@@ -51,6 +62,13 @@ class ToolFailed(Exception):
         self.facts = dict(facts or {})
 
 
+class Page(NamedTuple):
+    """A list in a result, and for each of its items what the page behind it begins with."""
+
+    name: str
+    cursors: Sequence[Any]
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call of a tool: the journal, and what the reader of the result should know about it."""
@@ -59,6 +77,16 @@ class ToolCall:
     modules: tuple[str, ...]
     """The modules whose agents a replay check may run."""
     notes: list[str] = field(default_factory=list)
+    pages: list[Page] = field(default_factory=list)
+    """The list of the result, if it may be shortened to what fits."""
+
+    def page(self, name: str, items: list[Document], cursors: Sequence[Any], *, has_more: bool) -> Document:
+        """Return a page of a list. ``cursors``: for each item, what the page behind it begins with.
+
+        If the page is too long, its last items are left out, and ``next`` begins with the first of them.
+        """
+        self.pages.append(Page(name, cursors))
+        return {name: items, "next": cursors[-1] if has_more and items else None}
 
     def note(self, text: str) -> None:
         """Add a sentence to the result, such as why the log was read instead of the view."""

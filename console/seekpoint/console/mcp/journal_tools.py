@@ -25,7 +25,11 @@ def _list_gates(call: ToolCall, given: _ListGates) -> Document:
     states = open_states(call.target, given.process_id, lambda one: "gate" in one.waits_for, tell=call.note)
     found = (facts for name, state in states for facts in gates_of(name, state))
     shown = list(islice(found, given.skip, given.skip + given.limit))
-    return {"gates": shown, "next": given.skip + len(shown) if next(found, None) is not None else None}
+    return call.page("gates", shown, _skips(given.skip, shown), has_more=next(found, None) is not None)
+
+
+def _skips(skip: int, shown: list[Document]) -> range:
+    return range(skip + 1, skip + len(shown) + 1)
 
 
 class _ListDeadLetters(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +51,7 @@ def _list_dead_letters(call: ToolCall, given: _ListDeadLetters) -> Document:
         }
         for one in islice(letters, given.skip, given.skip + given.limit)
     ]
-    return {"letters": shown, "next": given.skip + len(shown) if next(letters, None) is not None else None}
+    return call.page("letters", shown, _skips(given.skip, shown), has_more=next(letters, None) is not None)
 
 
 class _ShowDeadLetter(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -73,17 +73,16 @@ def _list_processes(call: ToolCall, given: _ListProcesses) -> Document:
     shown = found[: given.limit]
     code = worker_code(call.target.log) if shown else None
     has_more = len(found) > len(shown)
-    return {
-        "journal": call.target.settings.journal,
-        "processes": [
-            _told(
-                summary_facts(one.summary, one.state, one.behind, None if code is None else code.can_run(one.summary))
-            )
-            for one in shown
-        ],
-        "has_more": has_more,
-        "next": shown[-1].summary.process_id if has_more and given.sort == "id" else None,
-    }
+    processes = [
+        _told(summary_facts(one.summary, one.state, one.behind, None if code is None else code.can_run(one.summary)))
+        for one in shown
+    ]
+    page = (
+        call.page("processes", processes, [one.summary.process_id for one in shown], has_more=has_more)
+        if given.sort == "id"
+        else {"processes": processes, "next": None}
+    )
+    return {"journal": call.target.settings.journal, **page, "has_more": has_more}
 
 
 def _told(facts: Document) -> Document:
@@ -141,13 +140,13 @@ def _list_calls(call: ToolCall, given: _ListCalls) -> Document:
     ]
     first = max(0, given.first if given.first >= 0 else len(chosen) + given.first)
     shown = chosen[first : first + given.limit]
-    stop = first + len(shown)
+    calls = [{"number": number, **_brief(one)} for number, one in shown]
+    cursors = range(first + 1, first + len(shown) + 1)
     return {
         "process_id": given.process_id,
         "calls_in_all": len(found),
         "chosen": len(chosen),
-        "calls": [{"number": number, **_brief(one)} for number, one in shown],
-        "next": stop if stop < len(chosen) else None,
+        **call.page("calls", calls, cursors, has_more=first + len(shown) < len(chosen)),
     }
 
 
@@ -224,15 +223,13 @@ def _list_entries(call: ToolCall, given: _ListEntries) -> Document:
         for one in batch
         if _is_wanted(one, given)
     )
+    shown = list(deque(judged, given.limit) if given.newest else islice(judged, given.limit))
+    entries = [entry_facts(logged, partition, verdict) for logged, verdict in shown]
     if given.newest:
-        shown, behind = list(deque(judged, given.limit)), list[Any]()
-    else:
-        shown, behind = list(islice(judged, given.limit)), list(islice(judged, 1))
-    return {
-        "process_id": given.process_id,
-        "entries": [entry_facts(logged, partition, verdict) for logged, verdict in shown],
-        "next": behind[0][0].offset if behind else None,
-    }
+        return {"process_id": given.process_id, "entries": entries, "next": None}
+    cursors = [logged.offset + 1 for logged, _ in shown]
+    has_more = next(judged, None) is not None
+    return {"process_id": given.process_id, **call.page("entries", entries, cursors, has_more=has_more)}
 
 
 def _is_wanted(judged: JudgedEntry, given: _ListEntries) -> bool:
