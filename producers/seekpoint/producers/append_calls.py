@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.shared_writing.shared_process import SharedOpening
     from seekpoint.producers.shared_writing.shared_writes import SharedWrites
     from seekpoint.schemas.bodies import Body
-    from seekpoint.schemas.values.attachment_ref import Ref
 
 __all__ = ["AppendCalls"]
 
@@ -55,16 +54,6 @@ class AppendCalls:
         """
         cause = Cause(actor=actor, correlation_id=correlation_id)
         return await self._shared_writes().append(process_id, body, expected_seq, entry_id, cause)
-
-    async def read_attachment(self, ref: Ref, *, process_id: str | None = None) -> bytes:
-        """Return the bytes of an attachment of any process, checked against their digest.
-
-        ``process_id`` names a copy of the process that the reference names, imported under another id.
-
-        They are read from the journal now, and only they: a recovery gives the reference alone. Raises
-        ``UnknownAttachment``, ``UnknownProcess``, ``AttachmentDamaged``, ``JournalUnavailable``.
-        """
-        return await self._runtime.read_attachment(ref, process_id)
 
     async def delete(
         self,

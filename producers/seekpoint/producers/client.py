@@ -19,6 +19,7 @@ from weakref import finalize
 
 from seekpoint.consumers import Recovered, Recovery
 from seekpoint.producers.asked_runs import AskedRun, result_rebuilder
+from seekpoint.producers.attachment_reads import AttachmentReads
 from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
@@ -123,7 +124,7 @@ class SubmittedRun(Generic[OutputT]):
         return await self._client.cancel(self.id, reason, actor=actor)
 
 
-class Client(ControlCalls):
+class Client(ControlCalls, AttachmentReads):
     """Submits runs and waits for their results: ``async with Client.connect(settings) as client``.
 
     For programs that do not run agents. It makes no claim and no heartbeat. Besides the calls below it has those of a

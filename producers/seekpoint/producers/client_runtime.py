@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers import Recovered, Recovery
 from seekpoint.consumers.recovery.process_history import Logged
 from seekpoint.consumers.recovery.threads import Threads
+from seekpoint.producers.attachment_reads import blobs_of
 from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.tail.followed_values import ValueFollower
 from seekpoint.producers.tail.process_reads import ProcessReads
@@ -20,6 +22,9 @@ from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.bodies import Body
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.blobs.blob_store import BlobStore
 
 __all__ = ["ClientRuntime"]
 
@@ -78,6 +83,11 @@ class ClientRuntime:
         if at_offset is not None:
             return await self.recovery.recover(process_id, missing_ok=missing_ok, at_offset=at_offset)
         return await self.reads.recover(process_id, missing_ok=missing_ok)
+
+    @cached_property
+    def blobs(self) -> BlobStore | None:
+        """The blob store of the settings; None: the bytes of attachments are in the journal."""
+        return blobs_of(self.settings)
 
     async def append_external(
         self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None

@@ -14,6 +14,7 @@ from seekpoint.consumers.projector.heap import spare_collections
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.producers.agent_run import RECORDED, Recorded, refuse_mismatch, run_agent
 from seekpoint.producers.append_calls import AppendCalls
+from seekpoint.producers.attachment_reads import AttachmentReads
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, check_is_agent
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Node", "opener_of", "runtime_of"]
 
 
-class Node(ControlCalls, HistoryCalls, AppendCalls, ReadCalls):
+class Node(ControlCalls, HistoryCalls, AppendCalls, ReadCalls, AttachmentReads):
     """One member of the fleet, for one event loop: ``async with Node.connect(settings) as node``.
 
     ``open`` or ``run`` a process to own it, ``recover`` to only read it, ``signal`` or ``cancel`` one from outside.

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.consumers.recovery.threads import Threads
+from seekpoint.producers.attachment_reads import blobs_of, read_attached
 from seekpoint.producers.claims.heartbeater import Heartbeater
 from seekpoint.producers.tail.process_reads import ProcessReads
 from seekpoint.producers.tail.tailer import Tailer
@@ -221,24 +222,11 @@ class NodeRuntime:
     @cached_property
     def blobs(self) -> BlobStore | None:
         """The blob store of the settings; None: the bytes of attachments are in the journal."""
-        if self.settings.blob_store is None:
-            return None
-        from seekpoint.consumers.blobs.configured_store import blob_store_at  # which most nodes never load
-
-        return blob_store_at(self.settings.blob_store)
+        return blobs_of(self.settings)
 
     async def read_attachment(self, ref: Ref, process_id: str | None = None, state: State | None = None) -> bytes:
-        """Return the bytes of an attachment, of ``process_id`` if that is a copy of the process that ``ref`` names.
-
-        ``state`` is that of the process, if the caller has it.
-        """
-        from seekpoint.consumers.recovery.attachments import read_attachment  # as above
-
-        of = (await self.recover(process_id or ref.process_id)).state if state is None else state
-        found: bytes = await self.in_thread(
-            lambda: read_attachment(self.reader, of, ref, process_id=process_id, blobs=self.blobs)
-        )
-        return found
+        """Return the bytes of an attachment, of ``process_id`` if that is a copy of the process that ``ref`` names."""
+        return await read_attached(self, ref, process_id, state)
 
     async def append_external(
         self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None

@@ -166,6 +166,7 @@ class SyncClient(_SyncMain):
         revoke = blocking(_target.revoke)
         redrive_failed = blocking(_target.redrive_failed)
         schedules = blocking(_target.schedules)
+        read_attachment = blocking(_target.read_attachment)
         pause_schedule = blocking(_target.pause_schedule)
         resume_schedule = blocking(_target.resume_schedule)
 

@@ -26,6 +26,7 @@ LOCAL_COMMANDS = frozenset(
 """Commands that begin with something else than the journal: the local cluster, a file, a module, a report of all."""
 
 _ARGUMENTS = {
+    "attachment": "be8889d3 scan.png",
     "run": "--agent touching:breaking --new",
     "submit": "--agent refund",
     "signal": "paid",

@@ -190,6 +190,9 @@ def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
             "started": state.invocation.started,
         },
         "mailbox": _mailbox(state),
+        "attachments": [
+            {"digest": digest, **asdict(one), "is_whole": one.is_whole} for digest, one in state.attachments.items()
+        ],
         "lineage": asdict(state.lineage),
         "in_doubt": list(state.in_doubt),
         "first_in_doubt": state.first_in_doubt,
@@ -211,8 +214,15 @@ def state_lines(facts: Mapping[str, Any], *, wide: bool = False) -> list[str]:
     lines += _section("context", [f"{key} = {_text(value)}" for key, value in facts["context"].items()])
     lines += _section("conversation", [_message_line(message) for message in facts["conversation"]])
     lines += _section("folds", [f"{name} = {_fold_text(one)}" for name, one in facts["folds"].items()])
+    lines += _section("attachments", [_attachment(one) for one in facts["attachments"]])
     lines += _section("mailbox", [_mail(item) for item in facts["mailbox"]])
     return lines
+
+
+def _attachment(facts: Mapping[str, Any]) -> str:
+    where = f" in {facts['store']}" if facts["store"] else ""
+    rest = "" if facts["is_whole"] else f", {facts['received']:,} of them written"
+    return f"{facts['digest'][:12]}  {facts['size']:,} bytes, {facts['media_type']}{where}{rest}"
 
 
 def report_lines(report: Report, state: State, *, wide: bool = False) -> list[str]:
