@@ -12,7 +12,18 @@ import typer
 from seekpoint import __version__
 from seekpoint.console.command import CommandBody, UsageError, add_command, add_group
 from seekpoint.console.commands.cluster import demo, down, status, up
-from seekpoint.console.commands.control import approve, budget, cancel, deny, effects, gates, redrive, signal, suspend
+from seekpoint.console.commands.control import (
+    approve,
+    budget,
+    cancel,
+    delete,
+    deny,
+    effects,
+    gates,
+    redrive,
+    signal,
+    suspend,
+)
 from seekpoint.console.commands.histories import (
     diff,
     export,
@@ -96,6 +107,7 @@ _COMMANDS: dict[str, CommandBody | _Group] = {
     "approve": approve.approve,
     "deny": deny.deny,
     "cancel": cancel.cancel,
+    "delete": delete.delete,
     "shared": (
         "Read and set values that the processes of a journal share.",
         {"get": shared.get, "set": shared.set_, "ls": shared.ls},

@@ -11,7 +11,7 @@ __all__ = ["SECTIONS", "SectionedGroup", "section_of"]
 SECTIONS = {
     "Run agents": "run worker workers submit result schedules",
     "Look at processes": "console mcp top ps state log steps trace costs lineage diff",
-    "Answer and stop": "gates approve deny signal suspend resume cancel redrive budget shared effects",
+    "Answer and stop": "gates approve deny signal suspend resume cancel delete redrive budget shared effects",
     "Go back and try again": "rewind fork promote rerun replay-check",
     "Move data": "export import attachment replay copy",
     "Recover and repair": "doctor verify recover checkpoints lag trim dlq",

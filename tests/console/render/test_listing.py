@@ -15,6 +15,7 @@ import typer
 from owners import Owner
 from seekpoint.console.commands.control import effects, gates
 from seekpoint.console.commands.processes import costs, ps
+from seekpoint.console.render.states import process_row, summary_facts
 from seekpoint.console.services.arguments.process_query import ProcessQuery
 from seekpoint.console.services.arguments.time_option import since_us
 from seekpoint.consumers import Recoverer
@@ -299,3 +300,16 @@ def test_a_query_of_unfinished_processes_wants_no_finished_one() -> None:
     """Whatever its lifecycle was."""
     query = ProcessQuery(unfinished=True)
     assert [query.wants(replace(RUN, finished=finished)) for finished in (False, True)] == [True, False]
+
+
+def test_a_deleted_process_is_listed_only_where_it_is_asked_for() -> None:
+    """Whatever else is asked; the column says what it is."""
+    deleted = Summary(process_id="p", lifecycle=Lifecycle.CREATED, offset=7, seq=3, last_kind="deleted")
+    facts = summary_facts(deleted, None, 0, None)
+    assert (facts["deleted"], process_row(facts)[1]) == (True, "deleted")
+    for query in (ProcessQuery(), ProcessQuery(unfinished=True), ProcessQuery(status="created")):
+        assert not query.wants(deleted)
+        assert query.wants(replace(deleted, last_kind="context_updated"))
+    asked = ProcessQuery(status="deleted")
+    assert asked.wants(deleted)
+    assert not asked.open_only

@@ -95,6 +95,7 @@ def summary_facts(
         "last_call_kind": summary.last_call_kind,
         "degraded": degraded,
         "finished": summary.finished,
+        "deleted": summary.is_deleted,
         "partition": summary.partition,
         "offset": summary.offset,
         "behind": behind,
@@ -103,7 +104,7 @@ def summary_facts(
 
 def process_row(facts: Mapping[str, Any]) -> list[object]:
     """Make the row of ``PROCESS_COLUMNS`` from the facts of a process."""
-    special = "degraded" if facts["degraded"] else "finished" if facts["finished"] else None
+    special = next((name for name in ("deleted", "degraded", "finished") if facts[name]), None)
     return [
         facts["process_id"],
         special or facts["lifecycle"],
