@@ -49,7 +49,7 @@ def http_client(process: Process | SyncProcess, api: Api, inner: _Http, options:
     made = type(kind.__name__, (kind, module.AsyncBaseTransport if is_async else module.BaseTransport), {})
     transport = made(process, api, inner, module, options)
     client = module.AsyncClient if is_async else module.Client
-    # Proxies of the environment would go past the transport; the client that sends has them.
+    # The client that sends has what the environment says: proxies, and passwords of a netrc file.
     return client(transport=transport, timeout=inner.timeout, trust_env=False, follow_redirects=False)
 
 

@@ -1,0 +1,106 @@
+"""Recorded answers: what is written of a stream, and what a client gets of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripted_api import recorded
+from seekpoint.adapters.models.answers import ChunkReader, ChunkWriter
+from seekpoint.adapters.models.model_requests import GOOGLE, api_of_paths
+from seekpoint.adapters.models.server_sent_events import EventReader, is_last, written
+from seekpoint.adapters.models.stream_coding import EventDecoder, EventEncoder
+
+OPENAI = api_of_paths("openai", "https://api.openai.com/v1", "x-request-id")
+STREAMS = ("openai_chat.sse", "openai_responses.sse", "anthropic_message.sse", "google_content.sse")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 1) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def events_of(text: bytes) -> list[Any]:
+    reader = EventReader()
+    return [*reader.read(text), *reader.end()]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_client_gets_each_event_of_a_stream(name: str, size: int) -> None:
+    """Whatever the pieces in which its bytes come."""
+    text = recorded(name).encode()
+    reader, writer = ChunkReader(OPENAI, {"x-request-id": "r"}), ChunkWriter()
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    chunks = [chunk for piece in pieces for chunk in reader.read(piece)] + [*reader.end()]
+    chunks = json.loads(json.dumps(chunks, sort_keys=True))
+    assert chunks[0] == {"head": {"request_id": "r"}}
+    assert chunks[-1]["summary"]["usage"]
+    assert len(chunks[-1]["summary"]["tool_calls"]) == 1
+    assert events_of(b"".join(map(writer.written, chunks)) + writer.end()) == events_of(text)
+
+
+@pytest.mark.parametrize("name", STREAMS[:3])
+def test_the_last_event_of_a_stream_waits_until_the_stream_is_recorded(name: str) -> None:
+    """Code that acts on it would act on an answer that a crash makes another one."""
+    reader, writer = ChunkReader(OPENAI, {}), ChunkWriter()
+    chunks = [*reader.read(recorded(name).encode()), *reader.end()]
+    before = events_of(b"".join(map(writer.written, chunks)))
+    assert not any(map(is_last, before))
+    assert is_last(events_of(writer.end())[0])
+
+
+def test_a_long_stream_fits_into_a_record() -> None:
+    """The events of 20,000 words take about twelve bytes each, and not three hundred."""
+    first, word = recorded("openai_chat.sse").split("\n\n")[1:3]
+    reader = ChunkReader(OPENAI, {})
+    chunks = [*reader.read(f"{first}\n\n".encode() + f"{word}\n\n{first}\n\n".encode() * 10_000), *reader.end()]
+    assert len(chunks) > 20_000
+    assert len(json.dumps(chunks, separators=(",", ":"))) < 20_000 * 12
+
+
+@given(st.lists(JSON, max_size=8))
+def test_any_events_are_read_as_they_were_written(events: list[Any]) -> None:
+    """Of any shapes, by value and type; also when the reader changes what it got."""
+    encoder, decoder = EventEncoder(), EventDecoder()
+    coded = json.loads(json.dumps([encoder.encoded(event) for event in events]))
+    found = []
+    for one in coded:
+        event = decoder.decoded(one)
+        found.append(json.dumps(event, sort_keys=True))
+        if isinstance(event, dict):
+            event.clear()
+    assert found == [json.dumps(event, sort_keys=True) for event in events]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}', '{"type": "b"}', '{"_data": 1}', "[1]", "[DONE]", '"a"', "a\nb"])
+@pytest.mark.parametrize("name", [None, "b", "c"])
+def test_an_event_keeps_its_name_and_its_data(text: str, name: str | None) -> None:
+    """Whether the data is JSON, and whether the name is its type."""
+    lines = [] if name is None else [f"event: {name}"]
+    raw = "\n".join((*lines, *(f"data: {line}" for line in text.split("\n")), "", "")).encode()
+    (event,) = events_of(raw)
+    assert events_of(written(event)) == [event]
+    named = b"event: " + (name or "").encode() + b"\n"
+    assert written(event).startswith(named) is (name is not None)
+
+
+def test_the_model_in_a_url_of_google_is_the_requests() -> None:
+    """Of the developer API, of Vertex, and of tuned models; what names no method is no model call."""
+    urls = {
+        "https://g/v1beta/models/gemini-x:generateContent": ("google.generate_content", "gemini-x", False),
+        "https://g/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent?alt=sse": (
+            "google.generate_content", "m", True,
+        ),
+        "https://g/v1beta/tunedModels/t-1:batchEmbedContents": ("google.batch_embed_contents", "t-1", False),
+    }  # fmt: skip
+    for url, expected in urls.items():
+        found = GOOGLE.model_request("POST", url, {}, b'{"contents": []}')
+        assert (found.name, found.recorded["model"], found.is_stream) == expected
+        sent, body = found.sent({**found.recorded, "model": "other"})
+        assert sent == url.replace(f"/{expected[1]}:", "/other:")
+        assert json.loads(body) == {"contents": []}
