@@ -130,15 +130,22 @@ async def test_a_replay_that_goes_on_reads_only_what_is_new() -> None:
         here, there = SeekpointEventStore(one, "s"), SeekpointEventStore(other, "s")
         for _ in range(200):
             began = await here.store_event("1", None)
-        replaying = asyncio.create_task(replayed(there, began))
-        await asyncio.sleep(0.2)
-        before = log.offsets
-        for text in "abcde":
-            await here.store_event("1", note(text))
-            await asyncio.sleep(0.1)
-        await here.store_event("1", answer(1))
-        assert len(await replaying) == 6
-        assert log.offsets - before < 200
+        arrived: asyncio.Queue[JSONRPCMessage] = asyncio.Queue()
+
+        async def take(event: EventMessage) -> None:
+            arrived.put_nowait(event.message)
+
+        replaying = asyncio.create_task(there.replay_events_after(began, take))
+        async with asyncio.timeout(20):
+            await here.store_event("1", note("first"))
+            assert await arrived.get() == note("first")
+            before = log.offsets
+            for text in "abcde":
+                await here.store_event("1", note(text))
+                assert await arrived.get() == note(text)
+            assert log.offsets - before < 200
+            await here.store_event("1", answer(1))
+            await replaying
 
 
 async def test_a_message_that_cannot_be_stored_is_sent_without_an_id(

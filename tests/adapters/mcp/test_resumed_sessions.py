@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -323,6 +324,14 @@ async def test_a_tool_may_let_its_client_poll(
         assert told([one async for one in events]) == ["polled"]
 
 
+def until_written(journal_url: str, text: bytes) -> None:
+    """Wait until the file of a journal has a text."""
+    file, until = Path(journal_url.removeprefix("sqlite:///")), time.monotonic() + 20
+    while not any(text in one.read_bytes() for one in file.parent.glob(f"{file.name}*")):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 class Balancer:
     """Forwards connections to one server, and can cut them."""
 
@@ -378,7 +387,7 @@ async def test_the_client_of_the_sdk_gets_its_answer_from_another_node(
                     await asyncio.sleep(0.01)
             balancer.is_holding = True
             allow(tmp_path, 2, 3)
-            await asyncio.sleep(1)  # the node stores what the client does not get
+            await asyncio.to_thread(until_written, journal_url, b"3 steps")  # which the client does not get
             doomed.kill()
             balancer.server = servers[0]
             balancer.cut()
