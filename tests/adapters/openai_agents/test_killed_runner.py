@@ -49,6 +49,6 @@ def test_a_run_is_killed_fifty_times(tmp_path: Path, seed: int) -> None:
 def test_a_run_on_kafka_is_killed_fifty_times(tmp_path: Path, journal: Settings) -> None:
     """With the items of its session on the same Kafka."""
     run = run_with_kills(
-        "kafka", tmp_path, environment(journal), lambda: SyncNode.connect(journal), kills=50, turns=120, seed=7
+        "kafka", tmp_path, environment(journal), lambda: SyncNode.connect(journal), kills=50, turns=60, seed=7
     )
     _check(run, 50)

@@ -18,8 +18,10 @@ from agents import Agent, Runner
 from agents.memory import Session
 from agents.testing import ScriptedModel, assistant_message
 
-from seekpoint import Limits, MemoryLog, Node, SyncNode
+from seekpoint import Limits, MemoryLog, Node, Ref, State, SyncNode
 from seekpoint.adapters.openai_agents import SeekpointSession
+from seekpoint.adapters.openai_agents.large_items import drop_unused
+from seekpoint.adapters.openai_agents.shared_calls import SharedCalls
 from seekpoint.errors import HandleClosed, InvalidName, LimitExceeded, UnserializableValue
 from session_contract import SessionContract, said
 
@@ -199,6 +201,47 @@ async def test_no_item_refers_to_what_another_call_has_dropped() -> None:
 
         await asyncio.gather(add(sessions[0]), add(sessions[1]), remove(sessions[2]), remove(sessions[3]))
         assert all(found == item[0] for found in await sessions[0].get_items())
+
+
+class _Meddled:
+    """The calls of a session: ``known`` is an old state, or another call drops what was attached."""
+
+    def __init__(self, calls: SharedCalls, old: State | None = None, meddler: SeekpointSession | None = None) -> None:
+        self._calls = calls
+        self._old = old
+        self._meddler = meddler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._calls, name)
+
+    async def known(self) -> State:
+        """Return the old state."""
+        return self._old or await self._calls.known()
+
+    async def attach(self, data: bytes, *, media_type: str) -> Ref:
+        """Attach, and drop it once."""
+        ref = await self._calls.attach(data, media_type=media_type)
+        if self._meddler is not None:
+            await drop_unused(self._meddler._calls, self._meddler.process_id)
+            self._meddler = None
+        return ref
+
+
+async def test_an_attachment_that_was_dropped_meanwhile_is_made_again(node: Node) -> None:
+    """Before the entry that refers to it."""
+    session, other = SeekpointSession("chat", node), SeekpointSession("chat", node)
+    await other.add_items(said(1))
+    session._calls = _Meddled(session._calls, meddler=other)
+    await session.add_items(said("x" * 1_100_000))
+    assert await other.get_items(1) == said("x" * 1_100_000)
+
+
+async def test_an_old_state_does_not_say_that_a_session_is_empty(node: Node) -> None:
+    """The log does."""
+    session, other = SeekpointSession("chat", node), SeekpointSession("chat", node)
+    session._calls = _Meddled(session._calls, old=await session._calls.read())
+    await other.add_items(said(1))
+    assert await session.pop_item() == said(1)[0]
 
 
 async def attachments(node: Node, session: SeekpointSession) -> list[str]:

@@ -68,7 +68,7 @@ class _RecordedInvoker:
         self._calls = calls
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__agents_bind"):  # it would take the recording away
+        if name.startswith(("__agents_bind", "_tool")):  # the first would take the recording away
             raise AttributeError(name)
         return getattr(self._tool.on_invoke_tool, name)
 
