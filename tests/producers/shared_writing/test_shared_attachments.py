@@ -61,6 +61,15 @@ async def test_what_is_detached_is_gone_for_every_node(node: Node, other: Node) 
     assert await there.read_attachment(ref) == BYTES
 
 
+async def test_a_node_that_does_not_know_of_a_detach_writes_the_bytes_again(node: Node, other: Node) -> None:
+    """It looks into the log before it takes bytes for written."""
+    here, there = await node.open("p", shared=True), await other.open("p", shared=True)
+    ref = await here.attach(BYTES)
+    await there.detach(ref)
+    assert await here.attach(BYTES) == ref
+    assert await there.read_attachment(ref) == BYTES
+
+
 async def test_a_limit_and_a_part_out_of_order_are_refused(node: Node) -> None:
     """Nothing is written then, and the process goes on."""
     thread = await node.open("p", shared=True)

@@ -129,7 +129,9 @@ class SharedProcess:
         found = own_bytes(data, self.process_id)
         ref = await ref_to(found, self.process_id, media_type)
         how = AppendOptions(actor=actor, correlation_id=correlation_id)
-        limits, state, blobs = self._bodies.limits, await self.read(), self._runtime.blobs
+        limits, state, blobs = self._bodies.limits, self.state, self._runtime.blobs
+        if ref.digest in state.attachments:
+            state = await self.read()  # another node may have detached it
         known = state.attachments.get(ref.digest)
         if known is None and blobs is not None and ref.size > limits.part_bytes:
             await self._attach_stored(blobs, ref, found, state, how)
