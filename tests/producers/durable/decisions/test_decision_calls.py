@@ -15,7 +15,7 @@ from cuts import cuts, on_node
 from seekpoint.producers import Node, Process, Retry, Usage, agent, check_replay
 from seekpoint.producers.durable.decisions.decision_runs import tool_calls_in
 from seekpoint.producers.durable.decisions.prices import Prices
-from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference
+from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.log.memory_log import MemoryLog
@@ -295,3 +295,19 @@ def test_a_request_without_messages_is_written_whole() -> None:
     assert prompts.shortened("b", {"messages": [1, 2]}).shared_with is None
     assert prompts.shortened("c", {"messages": [1, 2, 3]}).shared_messages == 2
     assert prompts.shortened("d", {"messages": [9]}).shared_with is None
+    assert prompts.shortened("e", {"input": [9, 8]}).shared_with is None  # another member
+    assert prompts.shortened("f", {"input": [9, 8, 7], "messages": "none"}).text == '{"input":[7],"messages":"none"}'
+
+
+@pytest.mark.parametrize("member", ["messages", "input", "contents"])
+async def test_a_conversation_of_each_api_is_stored_once(member: str) -> None:
+    """Each request has what is new; whoever reads them gets all of it."""
+    turns = [{"text": f"turn {at}"} for at in range(5)]
+    async with Node.in_memory() as node:
+        async with node.open("p") as process:
+            for at in range(1, 6):
+                await process.decide("plan", Model(), {"model": "m", member: turns[:at]})
+        started = await bodies(node, "p", b.DecisionStarted)
+        found = await requests_in(one.entry async for one in node.entries("p"))
+    assert [start.request.count("turn") for start in started] == [1] * 5
+    assert [request[member] for request in found.values()] == [turns[:at] for at in range(1, 6)]

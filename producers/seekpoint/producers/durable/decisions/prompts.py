@@ -1,7 +1,9 @@
 """Journal the requests to models without the messages that they share with the request before.
 
 A conversation of n messages calls the model n times, each time with all messages so far: whole requests would need
-storage for n squared. An entry names the earlier decision and the number of messages that are the same.
+storage for n squared. An entry names the earlier decision and the number of messages that are the same. The messages
+are those of the member ``messages`` (chat completions, Anthropic), ``input`` (OpenAI's responses) or ``contents``
+(Google): the first of these that is a list.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from seekpoint.schemas.values.json_values import dump, load
 
 __all__ = ["Prompts", "Shortened", "first_difference", "requests_in", "whole_request"]
 
-_MESSAGES = "messages"
+_MEMBERS = ("messages", "input", "contents")
 _SHOWN_CHARACTERS_MAX = 120
 _SHOWN_BEFORE = 20
 
@@ -37,20 +39,29 @@ class Prompts:
 
     def __init__(self) -> None:
         self._key: str | None = None
+        self._member: str | None = None
         self._messages: list[Json] = []
 
     def shortened(self, key: str, request: Any, limits: Limits = DEFAULT_LIMITS) -> Shortened:
         """Return ``request`` without the first messages that it shares with the decision before."""
-        messages = request.get(_MESSAGES) if isinstance(request, Mapping) else None
-        if not isinstance(messages, list):
+        member = _member_of(request)
+        if member is None:
             return Shortened(dump(request, limits, True))
+        messages = request[member]
         texts = [dump(message, limits, True) for message in messages]
-        pairs = zip(texts, self._messages, strict=False)
+        pairs = zip(texts, self._messages if member == self._member else (), strict=False)
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        before, self._key, self._messages = self._key, key, texts
+        before, self._key, self._member, self._messages = self._key, key, member, texts
         if not shared or before is None:
             return Shortened(dump(request, limits, True))
-        return Shortened(dump({**request, _MESSAGES: messages[shared:]}, limits, True), before, shared)
+        return Shortened(dump({**request, member: messages[shared:]}, limits, True), before, shared)
+
+
+def _member_of(request: Any) -> str | None:
+    """Return the name of the member that has the messages of ``request``; None if there is none."""
+    if not isinstance(request, Mapping):
+        return None
+    return next((name for name in _MEMBERS if isinstance(request.get(name), list)), None)
 
 
 async def requests_in(entries: AsyncIterator[Entry]) -> dict[str, Any]:
@@ -67,8 +78,9 @@ def whole_request(body: b.DecisionStarted, whole: dict[str, Any], read: Callable
     decodes a JSON text."""
     request = read(body.request)
     if body.shared_with is not None:
-        earlier = whole.get(body.shared_with, {}).get(_MESSAGES, [])
-        request[_MESSAGES] = [*earlier[: body.shared_messages], *request[_MESSAGES]]
+        member = _member_of(request) or _MEMBERS[0]
+        earlier = whole.get(body.shared_with, {}).get(member, [])
+        request[member] = [*earlier[: body.shared_messages], *request[member]]
     whole[body.key] = request
     return request
 
