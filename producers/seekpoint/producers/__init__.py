@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.promoting import PromotePlan
     from seekpoint.producers.history.rerunning import Rerun
     from seekpoint.producers.history.rewinding import RewindPlan
+    from seekpoint.producers.process_pool import ProcessPool
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.schedule_table import ScheduleStatus
     from seekpoint.producers.shared_client import Shared
@@ -80,6 +81,7 @@ else:  # loaded at first use
             "Prices": "seekpoint.producers.durable.decisions.prices",
             "ProcessDiff": "seekpoint.producers.history.comparing",
             "ProcessLineage": "seekpoint.producers.history.lineages",
+            "ProcessPool": "seekpoint.producers.process_pool",
             "ProcessRecord": "seekpoint.producers.history.process_records",
             "PromotePlan": "seekpoint.producers.history.promoting",
             "Rate": "seekpoint.producers.durable.steps.rates",
@@ -134,6 +136,7 @@ __all__ = [
     "Process",
     "ProcessDiff",
     "ProcessLineage",
+    "ProcessPool",
     "ProcessRecord",
     "ProcessShared",
     "PromotePlan",

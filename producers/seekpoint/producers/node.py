@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery_service.answering import Answered
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.embedded_projector import EmbeddedProjector
+    from seekpoint.producers.process_pool import ProcessPool
     from seekpoint.producers.recovery_client import Requests
     from seekpoint.producers.shared_client import Shared
     from seekpoint.producers.shared_writing.shared_process import SharedOpening
@@ -220,6 +221,26 @@ class Node(ControlCalls, HistoryCalls, AppendCalls, ReadCalls, AttachmentReads):
                 options=conduct_of(None, replay, detail),
             )
         )  # fmt: skip
+
+    def pool(
+        self, *, open_max: int = 100, idle_s: float = 60.0, take_over: bool = False, wait_s: float = 0.0,
+        actor: str | None = None, correlation_id: str | None = None,
+    ) -> ProcessPool:  # fmt: skip
+        """Keep processes open between uses: ``async with node.pool() as pool``, ``async with pool.process(id) as p``.
+
+        A process is opened, with the options of ``open``, by its first use. Uses at the same time share it. It is
+        released when nobody has used it for ``idle_s``, or when more than ``open_max`` are open and it was used least
+        recently; one in use stays. A process that was fenced or finished is dropped, and the next use opens it anew.
+        Closing the pool releases all.
+        """
+        from seekpoint.producers.process_pool import ProcessPool
+
+        def opening(process_id: str) -> Opening:
+            return self.open(
+                process_id, take_over=take_over, wait_s=wait_s, actor=actor, correlation_id=correlation_id
+            )  # fmt: skip
+
+        return ProcessPool(opening, open_max, idle_s)
 
     async def run(
         self,

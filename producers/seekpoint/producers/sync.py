@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from seekpoint.producers.client import SubmitOptions, SubmittedRun
     from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
+    from seekpoint.producers.process_pool import ProcessPool
     from seekpoint.producers.shared_writing.shared_process import SharedProcess
     from seekpoint.producers.sync_process import blocking
     from seekpoint.schemas.log.memory_log import MemoryLog
@@ -196,6 +197,14 @@ class SyncClient(_SyncMain):
 
 
 if TYPE_CHECKING:
+
+    class _SyncPool(SyncProxy):
+        _target = cast(ProcessPool, None)
+        open_count: int
+
+        process = blocking(_target.process)
+        release = blocking(_target.release)
+        close = blocking(_target.close)
 
     class _SyncSharedProcess(SyncProxy):
         _target = cast(SharedProcess, None)
