@@ -78,6 +78,41 @@ async def test_flush_raises_the_first_failure_and_so_does_every_later_call(node:
     assert (await node.recover("p")).state.customs == 1
 
 
+async def test_a_call_that_is_cancelled_does_not_cancel_a_flush() -> None:
+    """The flush waits for the entry all the same: it was sent."""
+    log = MemoryLog()
+    async with Node.in_memory(log, append_timeout_s=60.0) as node:
+        process = await node.open("p")
+        log.refuse_appends()
+        await process.record("work", 1, wait=False)
+        given_up = asyncio.create_task(process.record("work", 2))
+        await asyncio.sleep(0)
+        flushing = asyncio.create_task(process.flush())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.wait({given_up})
+        await asyncio.wait({flushing}, timeout=0.05)
+        assert not flushing.done()
+        log.heal()
+        await flushing
+        assert process.state.customs == 2
+
+
+async def test_a_confirmation_waits_for_what_nobody_waited_for() -> None:
+    """It holds for everything that was written, not only for what is acknowledged."""
+    log = MemoryLog()
+    async with Node.in_memory(log, append_timeout_s=60.0) as node:
+        process = await node.open("p")
+        log.refuse_appends()
+        await process.record("work", 1, wait=False)
+        confirming = asyncio.create_task(process.confirm())
+        await asyncio.wait({confirming}, timeout=0.05)
+        assert not confirming.done()
+        log.heal()
+        await confirming
+        assert (await node.recover("p")).state.customs == 1
+
+
 async def test_what_does_not_fit_is_refused_at_the_call(node: Node) -> None:
     """Nothing of it is sent, and the others go on."""
     async with node.open("p") as process:

@@ -14,7 +14,7 @@ from late_log import FAST, LateLog
 from seekpoint.producers import Acknowledged, Agent, Node, Process
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.bodies import Custom
-from seekpoint.schemas.errors import Refused, SeekpointError
+from seekpoint.schemas.errors import Fenced, Refused, SeekpointError
 
 ID, OTHER = b"i" * 16, b"o" * 16
 
@@ -87,6 +87,17 @@ async def test_a_write_whose_outcome_was_open_is_repeated_on_the_next_handle() -
         assert (done.seq, done.is_repeated) == (2, True)
         await again.release()
     assert [one.kind for one in of_kind(log, Custom)] == ["before", "work"]
+
+
+async def test_a_fenced_owner_has_no_results_to_repeat(node: Node, log: MemoryLog) -> None:
+    """What it was told last may not be applied."""
+    process = await node.open("p")
+    await process.record("work", 1, entry_id=ID)
+    async with Node.in_memory(log, node_id="other") as other, other.open("p", take_over=True):
+        with pytest.raises(Fenced):
+            await process.confirm()
+        with pytest.raises(Fenced):
+            await process.record("work", 1, entry_id=ID)
 
 
 async def test_an_id_that_is_none_and_a_write_without_an_entry_of_its_own_are_refused(node: Node) -> None:

@@ -245,6 +245,7 @@ class LogSession:
             self._ids = OwnIds(self._handle, self._services.reader, self.in_thread)
         found = await self._ids.find(entry_id)
         if found is not None:
+            self._handle.check_open()  # what a fenced owner has written is not applied
             return Acknowledged(*found, is_repeated=True)
         future: asyncio.Future[int] = self._loop.create_future()
         pending = self._pushed(body, future, entry_id)

@@ -34,7 +34,7 @@ class Pipeline:
         if self._bytes > BYTES_MAX:
             await self.flush()
         elif len(pending) >= ENTRIES_MAX:
-            await _acknowledged(pending[ENTRIES_MAX // 2])
+            await self._acknowledged(pending[ENTRIES_MAX // 2])
         elif self._turn % _TURN == 0:
             await asyncio.sleep(0)
 
@@ -42,11 +42,14 @@ class Pipeline:
         """Return once all entries that were sent by now are acknowledged. Raises the first failure."""
         self._bytes = 0
         if self._handle.pending:
-            await _acknowledged(self._handle.pending[-1])
+            await self._acknowledged(self._handle.pending[-1])
 
-
-async def _acknowledged(pending: Pending) -> None:
-    """Return once ``pending``, and so every entry before it, is in the log."""
-    if pending.future is None:
-        pending.future = asyncio.get_running_loop().create_future()
-    await asyncio.shield(pending.future)
+    async def _acknowledged(self, pending: Pending) -> None:
+        """Return once ``pending``, and so every entry before it, is in the log."""
+        while self._handle.is_open and self._handle.acknowledged_seq < pending.seq:
+            future = pending.future
+            if future is None or future.cancelled():
+                future = pending.future = asyncio.get_running_loop().create_future()
+            await asyncio.wait({future})  # cancelled with the caller that made it: this one goes on
+            if not future.cancelled():
+                future.result()
