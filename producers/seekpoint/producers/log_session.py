@@ -12,6 +12,7 @@ from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
 from seekpoint.producers.durable.session import Acknowledged, Journal, idempotency_key
 from seekpoint.producers.durable.steps.agent_values import GivenInput
+from seekpoint.producers.tail.tailer import refuse_other_loop
 from seekpoint.producers.writer.attachment_parts import detached, part, stored, windows_of
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
@@ -292,6 +293,7 @@ class LogSession:
         """
         if characters > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
             return False
+        refuse_other_loop(self._loop)
         self._handle.check_open()
         if not self._held:
             self._loop.call_soon(self._send_held)
@@ -316,6 +318,7 @@ class LogSession:
         return self._pushed(body, future, new_id()).seq
 
     def _pushed(self, body: b.Body, future: asyncio.Future[int] | None, entry_id: bytes) -> Pending:
+        refuse_other_loop(self._loop)
         if self._held and not isinstance(body, b.StepStarted):
             self._send_held()
         pending = self._handle.prepare(entry_id, now_us(), body, self._cause, future)

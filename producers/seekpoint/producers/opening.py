@@ -159,6 +159,7 @@ class Opener:
 
     async def open(self, request: OpenRequest) -> Process:
         """Claim the process as ``request`` asks. A node has one handle for each process."""
+        self._runtime.tailer.check_loop()
         self._refuse_open(request.process_id)
         self._runtime.handles[request.process_id] = None  # reserves the process while the claim is under way
         try:

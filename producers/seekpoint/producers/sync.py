@@ -8,9 +8,11 @@ with SyncNode.connect() as node, node.open("case-17") as process:
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,6 +24,7 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from contextlib import AbstractContextManager
     from os import PathLike
     from typing import Generic, Literal, Self, TypeVar, Unpack, cast, overload
@@ -64,6 +67,36 @@ class _SyncMain(SyncProxy):
                 self._looped.calls(self._target.close)
         finally:
             self._looped.end()
+
+    def call(self, work: Coroutine[Any, Any, T] | Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Run ``work`` in the event loop of this object; return or raise its outcome. Every thread may call it.
+
+        ``work`` is a coroutine, or an async function that gets the async object (``Node``, ``Client``). An interrupt
+        (Ctrl-C) cancels it. In async code use ``call_async``. Raises ``HandleClosed`` once this object is closed.
+        """
+        try:
+            result: T = self._calls(partial(_begun, work, self._target))
+        finally:
+            _never_awaited(work)
+        return result
+
+    async def call_async(self, work: Coroutine[Any, Any, T] | Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Run ``work`` as ``call`` does, from any event loop, which goes on meanwhile. Cancelled, it cancels ``work``.
+
+        A node is for one event loop: so code in several loops shares a ``SyncNode`` and calls it by this.
+        """
+        calls = self._calls
+        if not isinstance(calls, LoopCalls):
+            _never_awaited(work)
+            _not_started(work)
+        if calls.is_in_loop:
+            result: T = await _begun(work, self._target)
+            return result
+        try:
+            result = await calls.awaited(partial(_begun, work, self._target))
+        finally:
+            _never_awaited(work)
+        return result
 
     async def _started(self) -> Any:
         return await self._make().start()
@@ -233,6 +266,16 @@ if TYPE_CHECKING:
 
         status = blocking(_target.status)
         cancel = blocking(_target.cancel)
+
+
+def _begun(work: Any, target: Any) -> Any:
+    return work(target) if callable(work) else work
+
+
+def _never_awaited(work: Any) -> None:
+    """Close a coroutine that did not begin, because nobody awaits it any more."""
+    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        work.close()
 
 
 def _not_started(make: object) -> NoReturn:

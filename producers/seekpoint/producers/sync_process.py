@@ -100,6 +100,24 @@ class LoopCalls:
             raise error
         return result
 
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether the caller runs in the loop itself."""
+        return threading.current_thread() is self._loop_thread
+
+    async def awaited(self, make: Callable[[], Any]) -> Any:
+        """Do what a call does, for a caller in another event loop, which goes on meanwhile."""
+        asked = self._submit(make, threading.Event())
+        try:
+            result, error = await asyncio.wrap_future(asked)
+        except asyncio.CancelledError:
+            if self._refusal is not None and asked.cancelled():
+                raise self._refusal() from None
+            raise
+        if error is not None:
+            raise error
+        return result
+
     def refuse(self, refusal: Callable[[], BaseException]) -> None:
         """Raise ``refusal()`` to every later caller, and to the callers whose tasks are cancelled."""
         with self._refusing:

@@ -76,6 +76,7 @@ class SharedWrites:
             raise HandleClosed("the node was closed", hint="use a node that is open")
         if not self._runtime.is_started:
             raise not_started()
+        self._runtime.tailer.check_loop()
         appends = self._kept.get(process_id)
         if appends is None:
             self._make_room()

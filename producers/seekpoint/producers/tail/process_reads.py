@@ -85,6 +85,7 @@ class ProcessReads:
         key = named_process_key(process_id)
         if not self._tailer.is_started:
             return None
+        self._tailer.check_loop()
         partition = partition_of(key, self._reader.partitions)
         tail = self._tailer.tail(partition)
         if tail is None or tail.absence.report(key, tail.position) is None:

@@ -27,7 +27,7 @@ from seekpoint.schemas.errors import HandleClosed, LogTruncated, Refused, Retrya
 from seekpoint.schemas.log.log_ports import Batch, LogReader
 from seekpoint.schemas.log.tail import TailBatch
 
-__all__ = ["Tailer", "not_started"]
+__all__ = ["Tailer", "not_started", "refuse_other_loop"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -86,6 +86,10 @@ class Tailer:
     def is_started(self) -> bool:
         """True from ``start`` to ``close``."""
         return self._loop is not None and not self._is_closed
+
+    def check_loop(self) -> None:
+        """Raise ``Refused`` in another event loop than the one that the node or client was started in."""
+        refuse_other_loop(self._loop)
 
     @property
     def is_idle(self) -> bool:
@@ -349,6 +353,15 @@ class Tailer:
 def not_started() -> Refused:
     """Return the error for a call on a node or client that was not started."""
     return Refused("the node or client was not started", hint="use it inside async with, or await start() first")
+
+
+def refuse_other_loop(loop: asyncio.AbstractEventLoop | None) -> None:
+    """Raise ``Refused`` unless the caller runs in ``loop``; None: in any."""
+    if loop is not None and loop is not asyncio._get_running_loop():
+        raise Refused(
+            "the node or client was started in another event loop",
+            hint="start one in this loop too, or share a SyncNode: await node.call_async(lambda one: one.recover(...))",
+        )
 
 
 def _closed() -> HandleClosed:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 
 import msgspec
 
-from seekpoint.producers.tail.tailer import not_started
+from seekpoint.producers.tail.tailer import not_started, refuse_other_loop
 from seekpoint.producers.writer.node_metrics import Histogram
 from seekpoint.producers.writer.pending import HandleStatus, Pending
 from seekpoint.schemas.config.error_texts import error_line, traceback_of
@@ -115,6 +115,7 @@ class Outbox:
             raise _closed()
         if self._loop is None:
             raise not_started()
+        refuse_other_loop(self._loop)
         item = _External(self._loop.create_future())
         self._unanswered.add(item)
         self._queue.append(ProducerRecord(partition, key, value, item))
