@@ -110,6 +110,8 @@ class ProcessRow(FrozenStruct, frozen=True, kw_only=True):
     mailbox: int
     started: str
     updated: str
+    deleted: bool
+    """Whether it was deleted, and nothing was written to it since."""
     finished: bool
     partition: int
     offset: int
