@@ -12,7 +12,7 @@ from cuts import bodies, of_kind
 from open_processes import durable_side
 from refund_agent import World, refunder
 from seekpoint.producers import Agent, Node, Process, agent
-from seekpoint.producers.log_session import AgentNode
+from seekpoint.producers.node_services import AgentNode
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits

@@ -24,7 +24,7 @@ from seekpoint.producers.durable.steps.agent_values import (
     rebuilt_input,
     rebuilt_result,
 )
-from seekpoint.producers.log_session import NodeServices
+from seekpoint.producers.node_services import NodeServices
 from seekpoint.producers.opening import Opening
 from seekpoint.producers.process import Process, durable_side
 from seekpoint.schemas import bodies as b

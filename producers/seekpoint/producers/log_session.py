@@ -6,149 +6,38 @@ import asyncio
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
-from seekpoint.producers.durable.session import Acknowledged, Journal, idempotency_key
+from seekpoint.producers.durable.session import Acknowledged, idempotency_key
 from seekpoint.producers.durable.steps.agent_values import GivenInput
+from seekpoint.producers.node_services import AgentNode, ChildRequest, NodeServices
 from seekpoint.producers.tail.tailer import refuse_other_loop
 from seekpoint.producers.writer.attachment_parts import detached, part, stored, windows_of
-from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
-from seekpoint.producers.writer.node_metrics import NodeMetrics
-from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import new_id
 from seekpoint.schemas.errors import CheckpointTimeout, HandleLost, SeekpointError
-from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.clock import now_us
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from seekpoint.consumers.blobs.blob_store import BlobStore
-    from seekpoint.consumers.recovery.process_history import Logged
-    from seekpoint.consumers.recovery.recovery import Recovery
-    from seekpoint.consumers.recovery.recovery_report import Recovered
     from seekpoint.producers.durable.decisions.prices import Prices
-    from seekpoint.producers.durable.session import SharedValue
     from seekpoint.producers.durable.steps.agent import Agent
-    from seekpoint.producers.tracing.tracer import Tracer
-    from seekpoint.producers.writer.clocks import Clock
     from seekpoint.producers.writer.own_ids import OwnIds
     from seekpoint.producers.writer.pending import Pending
     from seekpoint.producers.writer.pipeline import Pipeline
-    from seekpoint.schemas.config.settings import Settings
-    from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.state.budget_sums import Budget
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_state import MailItem, State
     from seekpoint.schemas.values.attachment_ref import Ref
 
-__all__ = ["AgentNode", "ChildRequest", "ChildRuns", "LogSession", "NodeServices"]
+__all__ = ["LogSession"]
 
 _HELD_CHARACTERS_MAX, _HELD_BYTES_MAX = 65_536, 16_384
 """The longest arguments of a start that is held back, and the room in the state that it must find."""
 _SAVED_POLL_S = 0.02
-
-
-class AgentNode(Protocol):
-    """The calls of a node that do not need an open process."""
-
-    @property
-    def node_id(self) -> str:
-        """The node's name."""
-        ...
-
-    @property
-    def settings(self) -> Settings:
-        """The node's settings."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The clock that the node's processes wait by."""
-        ...
-
-    async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
-        """Return the state of a process as of now, or as of ``at_offset``."""
-        ...
-
-    def entries(self, process_id: str, *, kinds: Collection[str] | None = None) -> AsyncIterator[Logged]:
-        """Yield the entries of a process in log order."""
-        ...
-
-    async def run(
-        self, agent: Agent, process_id: str, input: Any, *, wait_s: float = 0.0,
-        retry_failed: bool | Collection[str] = False, spawned_by: str | None = None,
-    ) -> Any:  # fmt: skip
-        """Run ``agent`` as the process, a child of ``spawned_by`` if that is given; return its result."""
-        ...
-
-
-class ChildRequest(FrozenStruct, frozen=True):
-    """A request to run a child process, by the process that spawned it."""
-
-    agent: str
-    child_id: str
-    input: Any
-    idempotency_key: str
-    """That of the call that spawned it: the same in each run of the parent."""
-    aside_seq: int | None = None
-    """The seq of the entry that asks to run a failed child again; None if none does."""
-    correlation_id: str | None = None
-    spawned_by: str | None = None
-
-
-class ChildRuns(Protocol):
-    """Runs children on any worker."""
-
-    def takes(self, agent: str) -> bool:
-        """Whether it runs children of this agent."""
-        ...
-
-    async def run(self, request: ChildRequest) -> Any:
-        """Return the result of the child. Raises ``ChildFailure``, ``Cancelled``, ``AgentMismatch``."""
-        ...
-
-
-class NodeServices(Journal, Protocol):
-    """What a session uses of the node that owns the process."""
-
-    settings: Settings
-    clock: Clock
-    prices: Prices | None
-    child_runs: ChildRuns | None
-    reader: LogReader
-    recovery: Recovery
-    outbox: Outbox
-    confirmer: Confirmer
-    metrics: NodeMetrics
-    tracer: Tracer | None
-
-    @property
-    def node_id(self) -> str:
-        """The node's name."""
-        ...
-
-    def shared(self, name: str) -> SharedValue:
-        """Return the shared value ``name`` of the journal."""
-        ...
-
-    @property
-    def blobs(self) -> BlobStore | None:
-        """The blob store for large attachments; None: they are in the journal."""
-        ...
-
-    async def read_attachment(self, ref: Ref, process_id: str | None = None, state: State | None = None) -> bytes:
-        """Return the bytes of an attachment, of ``process_id`` if that is a copy of the process that ``ref`` names."""
-        ...
-
-    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
-        """Run a user's blocking call in a thread kept for such calls."""
-        ...
 
 
 class LogSession:

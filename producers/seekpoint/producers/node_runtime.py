@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recovery_report import Recovered
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.embedded_projector import EmbeddedProjector
-    from seekpoint.producers.log_session import ChildRuns
+    from seekpoint.producers.node_services import ChildRuns
     from seekpoint.producers.shared_client import Shared
     from seekpoint.producers.tail.followed_values import ValueFollower
     from seekpoint.producers.writer.clocks import Clock

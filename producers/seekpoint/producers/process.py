@@ -23,7 +23,7 @@ from seekpoint.producers.durable.waits.gate_calls import GateCalls
 from seekpoint.producers.durable.waits.mail_calls import ReceiveCalls
 from seekpoint.producers.durable.waits.shared_values import SharedCalls
 from seekpoint.producers.durable.waits.timer_calls import TimerCalls
-from seekpoint.producers.log_session import AgentNode
+from seekpoint.producers.node_services import AgentNode
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import HandleLost, Refused, Retryable
 from seekpoint.schemas.values.json_values import dump

@@ -8,8 +8,8 @@ from hashlib import blake2b
 from typing import Any
 
 from seekpoint.producers.durable.waits.children import ChildFailure
-from seekpoint.producers.log_session import ChildRequest
 from seekpoint.producers.node_runtime import NodeRuntime
+from seekpoint.producers.node_services import ChildRequest
 from seekpoint.producers.run_outcomes import failure_text_of, has_failed, is_over, refuse_other_run, run_result
 from seekpoint.producers.submission_sender import check_submission, send_submission
 from seekpoint.producers.writer.outbox import Outbox
