@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
@@ -24,14 +24,7 @@ from seekpoint.adapters.langgraph.stored_parts import Forget
 from seekpoint.adapters.langgraph.thread_log import OutdatedError, ThreadLog
 from seekpoint.adapters.langgraph.thread_names import joined, process_id_of
 from seekpoint.errors import InvalidSetting, LimitExceeded, Refused, UndecodableRecord, UnserializableValue
-
-THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-
-
-@pytest.fixture
-def log() -> MemoryLog:
-    """A journal of the test's own."""
-    return MemoryLog()
+from stored_checkpoints import THREAD, put, values_of, writes_of
 
 
 @pytest.fixture
@@ -39,32 +32,6 @@ async def saver(log: MemoryLog) -> AsyncIterator[SeekpointSaver]:
     """A checkpointer on a node of its own."""
     async with Node.in_memory(log, node_id="node-a") as node:
         yield SeekpointSaver(node)
-
-
-async def put(
-    saver: BaseCheckpointSaver[str], values: dict[str, Any], versions: dict[str, Any], *, changed: tuple[str, ...] = (),
-    parent: Any = None, metadata: Any = None, checkpoint_id: str = "",
-) -> Any:  # fmt: skip
-    """Store a checkpoint; ``changed`` names the channels whose values are new, by default all."""
-    one: Any = {
-        "v": 1, "id": checkpoint_id or str(uuid6(clock_seq=-1)), "ts": "", "channel_values": values,
-        "channel_versions": versions, "versions_seen": {}, "updated_channels": None,
-    }  # fmt: skip
-    new = {name: versions[name] for name in changed or versions}
-    known: Any = metadata or {"source": "loop", "step": 0}
-    return await saver.aput(parent or THREAD, one, known, new)
-
-
-def values_of(found: CheckpointTuple | None) -> dict[str, Any]:
-    """Return the channels' values of a checkpoint that must be there."""
-    assert found is not None
-    return found.checkpoint["channel_values"]
-
-
-def writes_of(found: CheckpointTuple | None) -> list[Any]:
-    """Return the values of the writes that are stored with a checkpoint."""
-    assert found is not None
-    return [value for _, _, value in found.pending_writes or ()]
 
 
 class Count(TypedDict):
@@ -242,7 +209,7 @@ async def test_a_removal_is_chosen_again_when_the_thread_has_grown(saver: Seekpo
     """What was chosen by an older history is not removed."""
     await put(saver, {}, {})
     with pytest.raises(OutdatedError):
-        await ThreadLog.write(saver._threads.of("t"), Forget(based_on=0))
+        await ThreadLog.write(saver._threads.of("t"), Forget(based_on=0, gone={"": ["some"]}))
     assert await saver.aget_tuple(THREAD) is not None
     run, later = {"run_id": "gone"}, {"run_id": "kept"}
     await put(saver, {}, {}, metadata=run)
@@ -329,11 +296,11 @@ async def test_a_serializer_that_cannot_read_a_value_says_so(log: MemoryLog) -> 
             await SeekpointSaver(node).aget_tuple(THREAD)
 
 
-async def test_a_value_beyond_the_limit_is_refused_and_the_thread_goes_on(saver: SeekpointSaver) -> None:
+async def test_metadata_beyond_the_limit_is_refused_and_the_thread_goes_on(saver: SeekpointSaver) -> None:
     """The error is typed, nothing of the checkpoint is written, and the next one is."""
     first = await put(saver, {"a": "small"}, {"a": "1"})
     with pytest.raises(LimitExceeded):
-        await put(saver, {"a": "x" * 1_100_000}, {"a": "2"}, parent=first)
+        await put(saver, {"a": "other"}, {"a": "2"}, parent=first, metadata={"odd": "x" * 1_100_000})
     assert values_of(await saver.aget_tuple(THREAD)) == {"a": "small"}
     await put(saver, {"a": "next"}, {"a": "3"}, parent=first)
     assert values_of(await saver.aget_tuple(THREAD)) == {"a": "next"}

@@ -55,6 +55,16 @@ class NodeCalls:
             future.cancel()
             raise
 
+    async def streamed(self, items: AsyncIterator[T]) -> AsyncIterator[T]:
+        """Yield what ``items`` yields. It runs in the node's loop."""
+        done = object()
+
+        async def following() -> Any:
+            return await anext(items, done)
+
+        while (item := await self.awaited(following())) is not done:
+            yield item
+
     def iterated(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Yield what ``items`` yields, for plain code."""
         done = object()

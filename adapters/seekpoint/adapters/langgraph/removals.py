@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeAlias
 
 from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredCheckpoint, StoredValue, Version, Writes
@@ -17,7 +18,7 @@ from seekpoint.errors import Refused
 
 __all__ = ["Removals"]
 
-_COPIED_AT_ONCE = 100
+_COPIED_AT_ONCE = 50
 _Chooser: TypeAlias = Callable[[str, ThreadHistory], list[str]]
 
 
@@ -30,14 +31,7 @@ class Removals:
 
     async def thread(self, thread_id: object) -> None:
         """Remove all of a thread."""
-        log = self._threads.of(thread_id)
-        while True:
-            content = await log.content()
-            if not content.namespaces:
-                return
-            with suppress(OutdatedError):
-                await log.write(Forget(based_on=content.seq))
-                return
+        await self._threads.of(thread_id).delete()
 
     async def runs(self, run_ids: Collection[str]) -> None:
         """Remove the checkpoints of these runs, in all threads."""
@@ -106,12 +100,13 @@ class Removals:
             return
         _, history = await source.history()
         written: dict[tuple[str, str], Version] = {}
-        ops: list[Op] = []
+        ops: list[Put | Writes] = []
         for ns, by_id in history.checkpoints.items():
             for one in sorted(by_id.values()):
                 ops += self._stored_ops(ns, one, history, written)
         for start in range(0, len(ops), _COPIED_AT_ONCE):
-            await _all_written(target, ops[start : start + _COPIED_AT_ONCE])
+            own = [await _with_own_bytes(op, source) for op in ops[start : start + _COPIED_AT_ONCE]]
+            await asyncio.gather(*(target.write(op) for op in own))
 
     def _stored_ops(
         self, ns: str, one: StoredCheckpoint, history: ThreadHistory, written: dict[tuple[str, str], Version]
@@ -146,5 +141,8 @@ class Removals:
         return found
 
 
-async def _all_written(log: ThreadLog, ops: Sequence[Op]) -> None:
-    await asyncio.gather(*(log.write(op) for op in ops))
+async def _with_own_bytes(op: Put | Writes, source: ThreadLog) -> Op:
+    """Return ``op`` with the bytes of its attachments: the copy attaches them itself."""
+    if isinstance(op, Put):
+        return replace(op, channels={name: await source.with_bytes(value) for name, value in op.channels.items()})
+    return replace(op, items=[await source.with_bytes(item) for item in op.items])

@@ -91,8 +91,7 @@ class SeekpointSaver(BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Yield checkpoints, the newest first. Reads the thread's history; without ``config``, that of all threads."""
         before_id = None if before is None else get_checkpoint_id(before)
-        found = await self._calls.awaited(self._reads.listed(config, filter or {}, before_id, limit))
-        for one in found:
+        async for one in self._calls.streamed(self._reads.listed(config, filter or {}, before_id, limit)):
             yield one
 
     async def adelete_thread(self, thread_id: str) -> None:
@@ -152,7 +151,7 @@ class SeekpointSaver(BaseCheckpointSaver[str]):
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints, the newest first; see ``alist``."""
         before_id = None if before is None else get_checkpoint_id(before)
-        yield from self._calls.blocking(self._reads.listed(config, filter or {}, before_id, limit))
+        yield from self._calls.iterated(self._reads.listed(config, filter or {}, before_id, limit))
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread; see ``adelete_thread``."""

@@ -44,10 +44,10 @@ def dumped(serde: SerializerProtocol, value: Any, what: str, name: str) -> tuple
     return kind, b2a_base64(data, newline=False).decode()
 
 
-def loaded(serde: SerializerProtocol, kind: str, data: str) -> Any:
+def loaded(serde: SerializerProtocol, kind: str, data: str | bytes) -> Any:
     """Return a value that ``dumped`` has written. Raises ``UndecodableRecord`` for a type that is not allowed."""
     try:
-        return serde.loads_typed((kind, a2b_base64(data)))
+        return serde.loads_typed((kind, a2b_base64(data) if isinstance(data, str) else data))
     except (NotImplementedError, Base64Error) as exc:
         raise UndecodableRecord(
             f"the saver's serializer cannot read a stored value of the type {kind!r}: {exc}",

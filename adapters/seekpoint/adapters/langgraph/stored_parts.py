@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 __all__ = ["Forget", "Json", "Op", "Put", "StoredCheckpoint", "StoredValue", "StoredWrite", "Version", "Writes"]
@@ -70,8 +70,8 @@ class Forget:
     """Remove checkpoints and their writes. ``based_on`` is the seq of the history that they were chosen by."""
 
     based_on: int
-    gone: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Checkpoint ids by namespace. Empty: all of the thread."""
+    gone: Mapping[str, Sequence[str]]
+    """Checkpoint ids by namespace."""
     newest: Sequence[Put | Writes] = ()
     """The newest checkpoints that stay, of the namespaces whose newest one goes."""
 

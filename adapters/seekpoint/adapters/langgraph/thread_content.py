@@ -207,7 +207,7 @@ def _forget(spaces: dict[str, Namespace], op: Forget, change: Change) -> None:
     change.past.append(["forget", *gone])
     for ns in list(spaces):
         space, ids = spaces[ns], op.gone.get(ns, ())
-        if not op.gone or (space.checkpoint is not None and space.checkpoint.id in ids):
+        if space.checkpoint is not None and space.checkpoint.id in ids:
             _clear(spaces, ns, change)
     for one in op.newest:
         space = spaces.setdefault(one.ns, Namespace())

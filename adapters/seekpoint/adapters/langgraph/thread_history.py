@@ -45,6 +45,12 @@ class ThreadHistory:
             yield one
 
     # --- following
+    def clear(self, seq: int) -> None:
+        """Forget everything: the entry ``seq`` deleted the thread."""
+        if seq > self.seq:
+            self.seq, self.width = seq, 0
+            self.checkpoints, self._values, self._writes = {}, {}, {}
+
     def apply(self, seq: int, values: Mapping[str, Any]) -> None:
         """Take in what the entry ``seq`` sets. What it says of the past comes before the rest."""
         if seq <= self.seq:
@@ -91,8 +97,6 @@ class ThreadHistory:
         self.width += sum(len(item.data) + 300 for item in new.items.values())
 
     def _forget(self, gone: Sequence[Sequence[str]]) -> None:
-        if not gone:
-            self.checkpoints, self._values, self._writes, self.width = {}, {}, {}, 0
         for ns, *ids in gone:
             for one in ids:
                 self.checkpoints.get(ns, {}).pop(one, None)

@@ -9,22 +9,38 @@ not grown since the content that the change was made by; else the change is made
 from __future__ import annotations
 
 import asyncio
+from binascii import a2b_base64, b2a_base64
 from collections import deque
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
 from seekpoint import Appended, Node, SharedProcess, State
-from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredValue
+from seekpoint.adapters.langgraph.large_values import (
+    ATTACHED_WIDTH,
+    ENTRY_WIDTH_MAX,
+    digests_of,
+    is_attached,
+    outlived,
+    ref_of,
+    unknown_to,
+    width_of,
+    with_attachments,
+)
+from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredValue, StoredWrite
 from seekpoint.adapters.langgraph.thread_content import Change, ThreadContent, fits_one_entry
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
 from seekpoint.errors import AppendConflict
-from seekpoint.schemas.bodies import ContentBatch
+from seekpoint.schemas.bodies import ContentBatch, Deleted
 
 __all__ = ["OutdatedError", "ThreadLog"]
 
 _TICKS = 3
 """How many turns of the event loop an entry waits for more calls: a superstep's writes and its checkpoint come so."""
+
+
+_Part = TypeVar("_Part", StoredValue, StoredWrite)
 
 
 class OutdatedError(Exception):
@@ -69,8 +85,7 @@ class ThreadLog:
     async def content(self) -> ThreadContent:
         """Return the content as of now: with all that any node has written before this call."""
         if self._process is None:
-            self._process = await self._node.open(self.process_id, shared=True)
-            return self._taken(self._process.state)
+            return self._taken((await self._opened()).state)
         return self._taken(await self._process.read())
 
     def _taken(self, state: State) -> ThreadContent:
@@ -101,11 +116,36 @@ class ThreadLog:
                 newest[entry.seq] = entry.epoch, entry.body
         for one in sorted(newest):
             body = newest[one][1]
-            if isinstance(body, ContentBatch):
+            if isinstance(body, Deleted):
+                history.clear(one)
+            elif isinstance(body, ContentBatch):
                 history.apply(one, {key: orjson.loads(text) for key, text in body.values.items()})
         history.seq = max(history.seq, seq)
 
+    async def bytes_of(self, kind: str, data: str) -> tuple[str, bytes]:
+        """Return the serializer's type and its bytes of a stored value, which may be an attachment."""
+        if not is_attached(kind):
+            return kind, a2b_base64(data)
+        process = await self._opened()
+        return kind[1:], await process.read_attachment(ref_of(data, self.process_id))
+
+    async def with_bytes(self, part: _Part) -> _Part:
+        """Return a stored value with its bytes in it."""
+        if not is_attached(part.type):
+            return part
+        kind, data = await self.bytes_of(part.type, part.data)
+        return part._replace(type=kind, data=b2a_base64(data, newline=False).decode())
+
+    async def _opened(self) -> SharedProcess:
+        if self._process is None:
+            self._process = await self._node.open(self.process_id, shared=True)
+        return self._process
+
     # --- writing
+    async def delete(self) -> None:
+        """Delete all of the thread."""
+        await self._node.delete(self.process_id)
+
     async def write(self, op: Op) -> None:
         """Have ``op`` written; return once it is applied. A ``Forget`` by an old history raises ``OutdatedError``."""
         asked = _Asked(op, asyncio.get_running_loop().create_future())
@@ -136,22 +176,37 @@ class ThreadLog:
             raise
 
     def _next_batch(self) -> list[_Asked]:
-        batch: list[_Asked] = []
+        batch, width = [self._queue.popleft()], 0
+        width = width_of(batch[0].op)
         while self._queue and fits_one_entry([asked.op for asked in batch], self._queue[0].op):
+            width += width_of(self._queue[0].op)
+            if width > ENTRY_WIDTH_MAX:
+                break
             batch.append(self._queue.popleft())
         return batch
 
     async def _append(self, batch: list[_Asked]) -> None:
-        content = self._content or await self.content()
-        if self._process is None:
-            await self.content()
-        ops = [asked.op for asked in batch]
+        process = await self._opened()
+        asked_ops = [asked.op for asked in batch]
+        attached: set[str] = set()
+        content, ops = self._content, asked_ops
         while True:
+            if attached or any(width_of(op) >= ATTACHED_WIDTH for op in asked_ops):
+                # Attached anew each time: another node may have dropped them, and nothing is written if it has not.
+                ops = [await with_attachments(op, process) for op in asked_ops]
+                attached, content = {digest for op in ops for digest in digests_of(op)}, None
+            content = content or await self.content()
             for op in ops:
                 if isinstance(op, Forget) and op.based_on != content.seq:
                     raise OutdatedError
             whole = [await self._completed(op, content) for op in ops]
             after, change = content.applied(whole, self._thread_id)
+            lost = unknown_to(process.state, after)
+            if lost is not None and lost.partition(":")[0] not in attached:
+                await process.read()
+                await process.read_attachment(ref_of(lost, self.process_id))  # raises, unless the state was old
+            elif lost is not None:
+                continue
             try:
                 done = await self._written(change, content.seq)
             except AppendConflict as exc:
@@ -162,6 +217,10 @@ class ThreadLog:
                 self._content = after
             if self._history is not None and self._history.seq == content.seq:
                 self._history.apply(done.seq, change.values)
+            if attached and (refs := outlived(process.state, after, self.process_id)):
+                with suppress(AppendConflict):  # another node has written: the next large value tries again
+                    await process.detach(*refs, expected_seq=done.seq)
+                self._content = None
             return
 
     async def _completed(self, op: Op, content: ThreadContent) -> Op:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite, get_checkpoint_id
 
 from seekpoint.adapters.langgraph.serialization import loaded
-from seekpoint.adapters.langgraph.stored_parts import StoredCheckpoint, StoredValue, Version
+from seekpoint.adapters.langgraph.stored_parts import StoredCheckpoint, StoredValue, StoredWrite, Version
 from seekpoint.adapters.langgraph.thread_content import Namespace, TaskWrites
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory, sorted_writes
+from seekpoint.adapters.langgraph.thread_log import ThreadLog
 from seekpoint.adapters.langgraph.threads import Threads
 
 if TYPE_CHECKING:
@@ -38,32 +39,31 @@ class ThreadReads:
             bare = self.load(newest.type, newest.data)
             if all(_has(space, *one) for one in bare["channel_versions"].items()):
                 writes = _writes_at(space, newest.id)
-                return self._tuple(place, newest, bare, lambda name, _: space.channels[name], writes)
+                return await self._tuple(log, place, newest, bare, lambda name, _: space.channels[name], writes)
         _, history = await log.history()
         one = history.checkpoints.get(ns, {}).get(checkpoint_id or (newest.id if newest else ""))
-        return None if one is None else self.past(place, one, history)
+        return None if one is None else await self.past(place, one, history)
 
     async def listed(
         self, config: RunnableConfig | None, wanted: Mapping[str, Any], before_id: str | None, limit: int | None
-    ) -> list[CheckpointTuple]:
-        """Return the checkpoints that are asked for, the newest first."""
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Yield the checkpoints that are asked for, the newest first."""
         given = {} if config is None else config.get("configurable", {})
         only_ns, only_id = given.get("checkpoint_ns"), None if config is None else get_checkpoint_id(config)
-        thread_ids = [given["thread_id"]] if given.get("thread_id") else await self.threads.ids()
-        found: list[CheckpointTuple] = []
-        for thread_id in thread_ids:
+        left = limit
+        for thread_id in [given["thread_id"]] if given.get("thread_id") else await self.threads.ids():
             _, history = await self.threads.of(thread_id).history()
             rows = [
                 (one.id, ns, one) for ns, by_id in history.checkpoints.items() for one in by_id.values()
                 if only_ns in (None, ns) and only_id in (None, one.id) and (before_id is None or one.id < before_id)
             ]  # fmt: skip
             for _, ns, one in sorted(rows, reverse=True):
-                if limit is not None and len(found) >= limit:
-                    return found
+                if left is not None and left <= 0:
+                    return
                 metadata = self.metadata(one)
                 if all(metadata.get(key) == value for key, value in wanted.items()):
-                    found.append(self.past({"thread_id": thread_id, "checkpoint_ns": ns}, one, history))
-        return found
+                    left = None if left is None else left - 1
+                    yield await self.past({"thread_id": thread_id, "checkpoint_ns": ns}, one, history)
 
     async def deltas(
         self, place: Mapping[str, Any], checkpoint_id: str | None, channels: Sequence[str]
@@ -72,7 +72,8 @@ class ThreadReads:
         if not channels:
             return {}
         ns = place["checkpoint_ns"]
-        content, history = await self.threads.of(place["thread_id"]).history()
+        log = self.threads.of(place["thread_id"])
+        content, history = await log.history()
         newest = content.namespaces.get(ns, Namespace()).checkpoint
         target = checkpoint_id or ("" if newest is None else newest.id)
         rows: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
@@ -83,7 +84,7 @@ class ThreadReads:
                 break
             for task_id, item in reversed(sorted_writes(history.writes(ns, one.id))):
                 if item.channel in left:
-                    rows[item.channel].append((task_id, item.channel, self.load(item.type, item.data)))
+                    rows[item.channel].append((task_id, item.channel, await self._value(log, item)))
             versions = self.load(one.type, one.data)["channel_versions"]
             for channel in left:
                 value = history.value(ns, channel, versions[channel]) if channel in versions else None
@@ -93,14 +94,14 @@ class ThreadReads:
         for channel in channels:
             result[channel] = {"writes": rows[channel][::-1]}
             if channel in seeds:
-                result[channel]["seed"] = self.load(seeds[channel].type, seeds[channel].data)
+                result[channel]["seed"] = await self._value(log, seeds[channel])
         return result
 
-    def past(self, place: Mapping[str, Any], one: StoredCheckpoint, history: ThreadHistory) -> CheckpointTuple:
+    async def past(self, place: Mapping[str, Any], one: StoredCheckpoint, history: ThreadHistory) -> CheckpointTuple:
         """Return a checkpoint of the history."""
-        ns = place["checkpoint_ns"]
-        return self._tuple(
-            place, one, self.load(one.type, one.data), lambda name, version: history.value(ns, name, version),
+        ns, log = place["checkpoint_ns"], self.threads.of(place["thread_id"])
+        return await self._tuple(
+            log, place, one, self.load(one.type, one.data), lambda name, version: history.value(ns, name, version),
             history.writes(ns, one.id),
         )  # fmt: skip
 
@@ -112,8 +113,11 @@ class ThreadReads:
         """Return a value that the serializer has written."""
         return loaded(self._serde, kind, data)
 
-    def _tuple(
-        self, place: Mapping[str, Any], one: StoredCheckpoint, bare: Any,
+    async def _value(self, log: ThreadLog, part: StoredValue | StoredWrite) -> Any:
+        return loaded(self._serde, *await log.bytes_of(part.type, part.data))
+
+    async def _tuple(
+        self, log: ThreadLog, place: Mapping[str, Any], one: StoredCheckpoint, bare: Any,
         value_of: Callable[[str, Version], StoredValue | None], writes: Mapping[str, TaskWrites],
     ) -> CheckpointTuple:  # fmt: skip
         values: dict[str, Any] = {}
@@ -121,14 +125,14 @@ class ThreadReads:
         for channel, version in bare["channel_versions"].items():
             value = value_of(channel, version)
             if value is not None and value.type != "empty":
-                values[channel] = self.load(value.type, value.data)
+                values[channel] = await self._value(log, value)
         return CheckpointTuple(
             config={"configurable": {**place, "checkpoint_id": one.id}},
             checkpoint=checkpoint,
             metadata=self.metadata(one),
             parent_config={"configurable": {**place, "checkpoint_id": one.parent_id}} if one.parent_id else None,
             pending_writes=[
-                (task_id, item.channel, self.load(item.type, item.data)) for task_id, item in sorted_writes(writes)
+                (task_id, item.channel, await self._value(log, item)) for task_id, item in sorted_writes(writes)
             ],
         )
 
