@@ -63,3 +63,16 @@ class SessionContract:
         )
         firsts = [text for text in left if text.endswith("a") and text[:-1] + "b" in left]
         assert all(left[left.index(text) + 1] == text[:-1] + "b" for text in firsts)
+
+    async def test_items_with_an_id_are_added_once(self, nodes: list[Node]) -> None:
+        """Also if another node repeats the call, after others have written, or have removed the items."""
+        here, there = [SeekpointSession("chat", node) for node in nodes]
+        await here.add_items_once(said(1, 2), "case-1/add:1")
+        await there.add_items(said(3))
+        for session in (there, here, SeekpointSession("chat", nodes[0])):
+            await session.add_items_once(said(1, 2), "case-1/add:1")
+            assert await there.get_items() == said(1, 2, 3)
+        await there.clear_session()
+        await here.add_items_once(said(1, 2), "case-1/add:1")
+        await here.add_items_once(said(1, 2), "case-1/add:2")
+        assert await there.get_items() == said(1, 2)

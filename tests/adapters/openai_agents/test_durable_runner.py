@@ -132,7 +132,7 @@ async def test_a_run_is_the_same_wherever_it_crashes() -> None:
     assert set(once.values()) == {1}
     assert len(once) == 10
     for seq in range(1, entries[-1].seq or 0):
-        for when in ("unacknowledged", "acknowledged"):
+        for when in ("unsent", "unacknowledged"):
             made.clear()
             crash = crash_at(seq=seq, when=when)
             assert await crash.run(shopping, "case-1", "money back") == ["Your money is on its way", "money"]

@@ -124,6 +124,19 @@ async def test_a_suffix_is_replaced_only_while_it_is_the_newest(node: Node) -> N
     assert await session.get_items() == said(1, 2, "short", 4)
 
 
+async def test_a_session_knows_the_newest_calls_that_added_once(node: Node) -> None:
+    """The oldest ones are forgotten, in the same entries."""
+    session = SeekpointSession("chat", node)
+    for number in range(103):
+        await session.add_items_once(said(number), str(number))
+    await session.add_items_once(said("again"), "3")
+    await session.add_items_once(said("again"), "2")
+    assert (await session.get_items())[102:] == said(102, "again")
+    state = (await node.recover(session.process_id)).state
+    assert sum(key.startswith("added/") for key in state.context) == 100
+    assert state.seq == 104
+
+
 # --- bad input
 async def test_what_does_not_fit_is_refused_with_advice() -> None:
     """And nothing of it is there afterwards."""

@@ -31,8 +31,8 @@ class KilledRunner:
     """The calls that were in flight at a kill and were made again, by their kind."""
     unknown: int = 0
     """How often nobody knew whether a payment was made: the ledger told."""
-    slowest_first_call_s: float = 0.0
-    """The longest time from a program that could begin to its first call."""
+    first_calls_s: list[float] = field(default_factory=list)
+    """The times from each program that could begin to its first call."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -104,7 +104,7 @@ def _check(lines: list[str], turns: int, run: KilledRunner) -> None:
     for pid, group in groupby((line.split() for line in lines), key=lambda row: row[0]):
         rows = [(call, float(seconds)) for _, call, seconds in group]
         in_flight = max(map(_stage, made), default=0)
-        run.slowest_first_call_s = max(run.slowest_first_call_s, rows[0][1])
+        run.first_calls_s.append(rows[0][1])
         for call, _ in rows:
             kind = call.split("-")[0]
             if call in made and (kind == "pay" or _stage(call) != in_flight):

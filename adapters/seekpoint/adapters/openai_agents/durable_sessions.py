@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any
 
 from agents.items import TResponseInputItem
@@ -44,7 +43,7 @@ class DurableSession(SessionABC):
 
         async def add(items: list[TResponseInputItem], *, idempotency_key: str) -> None:
             if isinstance(inner, SeekpointSession):
-                await inner.add_items_once(items, blake2b(idempotency_key.encode(), digest_size=16).digest())
+                await inner.add_items_once(items, idempotency_key)
             else:
                 await inner.add_items(items)
 

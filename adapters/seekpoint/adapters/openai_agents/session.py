@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +31,9 @@ __all__ = ["SeekpointSession"]
 T = TypeVar("T")
 
 _ITEM = "item/"
+_ADDED = "added/"
+"""Before the seq and the id of a call that adds its items once."""
+_ADDED_MAX, _CLEARED_MAX = 100, 20_000
 _FULL = (
     "none of them was added: keep images and files outside, and put their file_id or URL into the item; add fewer "
     "items at once; wrap the session in OpenAIResponsesCompactionSession; or begin another session"
@@ -93,14 +97,15 @@ class SeekpointSession(SessionABC):
         if items:
             await self._at_node(lambda: self._add(list(items)))
 
-    async def add_items_once(self, items: list[TResponseInputItem], entry_id: bytes) -> None:
-        """Add items, unless a call with this ``entry_id`` (16 bytes) has added them before.
+    async def add_items_once(self, items: list[TResponseInputItem], call_id: str) -> None:
+        """Add items, unless a call with this ``call_id`` has added them before, also if they were removed since.
 
-        Repeat a call so that ended with an error, or was cancelled: it is cancelled at once. See ``Node.append`` for
-        what the id costs.
+        Repeat a call so that ended with an error, or was cancelled: it is cancelled at once. A session knows the ids of
+        its newest 100 calls.
         """
         if items:
-            await self._at_node(lambda: self._add(list(items), entry_id), to_the_end=False)
+            once = blake2b(call_id.encode(), digest_size=16).hexdigest()
+            await self._at_node(lambda: self._add(list(items), once), to_the_end=False)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. No other call gets the same item."""
@@ -148,16 +153,23 @@ class SeekpointSession(SessionABC):
             else:
                 return items, state
 
-    async def _add(self, items: Sequence[TResponseInputItem], entry_id: bytes | None = None) -> None:
+    async def _add(self, items: Sequence[TResponseInputItem], once: str | None = None) -> None:
         state, is_attached = await self._calls.known(), False
         given: Sequence[Any] = items
         while True:
-            values = {_key(state.seq + 1, index): item for index, item in enumerate(given)}
+            known = [] if once is None else sorted(key for key in state.values_json if key.startswith(_ADDED))
+            if once is not None and any(key.endswith(once) for key in known):  # if the state is old, it knows less
+                return
+            values: dict[str, Any] = {_key(state.seq + 1, index): item for index, item in enumerate(given)}
             try:
                 if not are_attached(state, values):  # another call has dropped one: nothing referred to it
                     given, state = await self._attached(items), await self._calls.known()
                     continue
-                await self._calls.update_many(values, expected_seq=state.seq, entry_id=entry_id)
+                if once is None:
+                    await self._calls.update_many(values, expected_seq=state.seq)
+                else:
+                    values[f"{_ADDED}{state.seq + 1:012}.{once}"] = len(items)
+                    await self._calls.change(values, known[: 1 - _ADDED_MAX], expected_seq=state.seq)
             except AppendConflict as conflict:
                 state = _newer(conflict)
             except LimitExceeded as exc:
@@ -243,10 +255,18 @@ class SeekpointSession(SessionABC):
         return found
 
     async def _clear(self) -> None:
-        state = await self._calls.read()
-        if state.values_json:
-            await self._calls.clear()
-        await self._drop_unused(state)
+        before = state = await self._calls.read()
+        while keys := _newest_keys(state, None):
+            try:
+                if len(keys) == len(state.values_json) or len(keys) > _CLEARED_MAX:
+                    await self._calls.clear()
+                else:  # the ids of calls stay, as long as the keys fit into an entry
+                    await self._calls.change({}, keys, expected_seq=state.seq)
+            except AppendConflict as conflict:
+                state = _newer(conflict)
+            else:
+                break
+        await self._drop_unused(before)
 
     async def _drop_unused(self, before: State) -> None:
         if before.attachments:

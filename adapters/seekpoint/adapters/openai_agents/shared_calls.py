@@ -22,9 +22,7 @@ class SharedCalls(Protocol):
         """Return the newest state that the node knows; as of now if it knows none."""
         ...
 
-    async def update_many(
-        self, values: Mapping[str, Any], *, expected_seq: int, entry_id: bytes | None = None
-    ) -> object:
+    async def update_many(self, values: Mapping[str, Any], *, expected_seq: int) -> object:
         """Set context values in one entry."""
         ...
 
@@ -75,11 +73,9 @@ class _LoopCalls:
     async def known(self) -> State:
         return (self._thread or await self._opened()).state
 
-    async def update_many(
-        self, values: Mapping[str, Any], *, expected_seq: int, entry_id: bytes | None = None
-    ) -> object:
+    async def update_many(self, values: Mapping[str, Any], *, expected_seq: int) -> object:
         thread = self._thread or await self._opened()
-        return await thread.update_many(values, expected_seq=expected_seq, entry_id=entry_id)
+        return await thread.update_many(values, expected_seq=expected_seq)
 
     async def change(self, values: Mapping[str, Any], delete: Collection[str], *, expected_seq: int) -> object:
         thread = self._thread or await self._opened()
@@ -120,12 +116,8 @@ class _ThreadCalls:
     async def known(self) -> State:
         return await asyncio.to_thread(lambda: self._opened().state)
 
-    async def update_many(
-        self, values: Mapping[str, Any], *, expected_seq: int, entry_id: bytes | None = None
-    ) -> object:
-        return await asyncio.to_thread(
-            lambda: self._opened().update_many(values, expected_seq=expected_seq, entry_id=entry_id)
-        )
+    async def update_many(self, values: Mapping[str, Any], *, expected_seq: int) -> object:
+        return await asyncio.to_thread(lambda: self._opened().update_many(values, expected_seq=expected_seq))
 
     async def change(self, values: Mapping[str, Any], delete: Collection[str], *, expected_seq: int) -> object:
         return await asyncio.to_thread(
