@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from pydantic import BaseModel
 
-from seekpoint.schemas.errors import UndecodableRecord
+from seekpoint.schemas.errors import UndecodableRecord, UnserializableValue
 from seekpoint.schemas.values.attachment_ref import Ref
 from seekpoint.schemas.values.json_values import check, dump, load
 from seekpoint.schemas.values.value_types import value_type
@@ -74,3 +74,20 @@ def test_a_malformed_reference_is_undecodable(items: str) -> None:
     """Nothing is guessed."""
     with pytest.raises(UndecodableRecord):
         load(f'{{"$attachment":{items}}}')
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        Ref(DIGEST[1:], 5, "case-17"),
+        Ref(DIGEST.upper(), 5, "case-17"),
+        Ref(DIGEST, -1, "case-17"),
+        Ref(DIGEST, True, "case-17"),
+        Ref(DIGEST, 5, None),  # type: ignore[arg-type]
+    ],
+)
+def test_a_malformed_reference_is_refused_before_it_is_written(ref: Ref) -> None:
+    """Readers would take the entry for poison, and the process for one with a gap."""
+    with pytest.raises(UnserializableValue, match="reference") as refused:
+        dump({"scan": [ref]})
+    assert refused.value.path == "$.scan[0]"

@@ -127,7 +127,14 @@ class _Encoder:
 
     def _ref(self, value: Any, path: Path, depth: int) -> object:
         self._enter(1, path, depth)
-        return {"$attachment": self._list(ref_items(value), path, depth + 1)}
+        items = ref_items(value)
+        try:
+            read_ref(items)
+        except ValueError:  # every reader would take the entry for poison
+            raise _unserializable(
+                "a reference that attach never gives", path, "pass the Ref as attach gave it"
+            ) from None
+        return {"$attachment": self._list(items, path, depth + 1)}
 
     def _set(self, value: Any, path: Path, depth: int) -> object:
         self._enter(1, path, depth)
