@@ -13,8 +13,10 @@ from cuts import of_kind
 from late_log import FAST, LateLog
 from seekpoint.producers import Acknowledged, Agent, Node, Process
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.bodies import Custom
+from seekpoint.schemas.bodies import ContextUpdated, Custom
+from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import Fenced, Refused, SeekpointError
+from seekpoint.schemas.wire.codec import encode
 
 ID, OTHER = b"i" * 16, b"o" * 16
 
@@ -122,3 +124,21 @@ async def test_an_agents_code_needs_no_ids(node: Node) -> None:
         return process.state.context
 
     assert await node.run(Agent("code", "1", code), "p") == {"a": 2}
+
+
+async def test_an_entry_of_a_former_owner_that_nobody_applies_is_not_taken_for_written(
+    node: Node, log: MemoryLog
+) -> None:
+    """Though this owner writes an entry with its seq."""
+    async with node.open("p") as process:
+        await process.update("a", 1)
+        former = process.state
+    late = Entry(ID, "p", 4, former.epoch, former.owner, None, 1, None, None, None, ContextUpdated("x", "1"))
+    log.append(0, b"p", encode(late))
+    async with Node.in_memory(log, node_id="other") as other, other.open("p") as process:
+        await process.update("b", 1, entry_id=OTHER)  # reads the history
+        same = await process.update("c", 1)
+        done = await process.update("x", 1, entry_id=ID)
+        assert (same.seq, done.seq, done.is_repeated) == (4, 5, False)
+        assert await process.update("x", 1, entry_id=ID) == done._replace(is_repeated=True)
+        assert process.state.context == {"a": 1, "b": 1, "c": 1, "x": 1}

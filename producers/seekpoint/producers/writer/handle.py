@@ -77,6 +77,8 @@ class Handle:
         self.ended = False
         """Whether the release or finish is confirmed; a later claim fences nobody."""
         self.healing_claims: set[bytes] = set()
+        self.claimed_seq = state.seq
+        """The seq of the newest entry of the former owners that is applied."""
         self.applied_seq = state.seq
         """The seq of the newest entry of this handle that was read back and is applied."""
         self._reader = reader

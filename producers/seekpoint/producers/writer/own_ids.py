@@ -26,8 +26,10 @@ class OwnIds:
         self._in_thread = in_thread
         self._reading = asyncio.Lock()
         self._under_way: dict[bytes, tuple[Pending, asyncio.Future[int]]] = {}
+        self._own: dict[bytes, tuple[int, int]] = {}
         self._stop = handle.position
-        """The log below it has every entry of the former owners: the process was claimed there."""
+        """The log below it has every entry of the former owners that counts: the process was claimed there or before.
+        It may have others, of seqs that this owner writes: those of fenced owners, and those that were abandoned."""
         known = handle.peek()
         start = handle.position if known.seq == 0 or known.first_offset is None else known.first_offset
         self._ids = WrittenIds(handle.key, handle.partition, start)
@@ -45,7 +47,8 @@ class OwnIds:
             pending, future = self._under_way[entry_id]
             await asyncio.shield(future)
             self._note(pending)
-        return self._ids.find(entry_id, self._handle.acknowledged_seq)
+        own = self._own.get(entry_id)
+        return self._ids.find(entry_id, self._handle.claimed_seq) if own is None else own
 
     def sent(self, pending: Pending, future: asyncio.Future[int]) -> None:
         """Take note of an entry with an id of its caller's that was sent. ``future`` tells when it is in the log."""
@@ -54,4 +57,4 @@ class OwnIds:
 
     def _note(self, pending: Pending) -> None:
         if self._under_way.pop(pending.entry.id, None) is not None and pending.offset is not None:
-            self._ids.note(pending.entry, pending.offset)
+            self._own[pending.entry.id] = pending.seq, pending.offset
