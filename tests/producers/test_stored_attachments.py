@@ -165,6 +165,35 @@ async def test_a_deleted_process_is_erased_and_the_next_one_is_not(node: Node, o
     assert folder.endswith("-2")
 
 
+async def test_a_repeated_deletion_erases_nothing_of_the_next_process(node: Node, blobs: MemoryBlobs) -> None:
+    """The caller did not learn of the first one, and others have begun the process anew."""
+    thread = await node.open("p", shared=True)
+    await thread.attach(LARGE)
+    done = await node.delete("p", entry_id=b"d" * 16)
+    ref = await thread.attach(LARGE)
+    assert done is not None
+    assert await node.delete("p", entry_id=b"d" * 16) == done._replace(is_repeated=True)
+    assert await thread.read_attachment(ref) == LARGE
+
+
+async def test_a_store_that_fails_behind_a_deletion_is_told_with_the_folder(
+    node: Node, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is deleted, and the same call again finds nothing to delete."""
+    thread = await node.open("p", shared=True)
+    await thread.attach(LARGE)
+    [(folder, _)] = blobs.blobs
+
+    def fail(folder: str) -> int:
+        raise BlobStoreUnavailable("down", store="memory")
+
+    monkeypatch.setattr(blobs, "erase", fail)
+    with pytest.raises(BlobStoreUnavailable, match="the process is deleted") as failed:
+        await node.delete("p")
+    assert folder in str(failed.value)
+    assert await node.delete("p") is None
+
+
 async def test_bytes_that_were_put_for_a_process_that_is_deleted_meanwhile_are_put_again(
     node: Node, other: Node, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.shared_writing.shared_process import SharedOpening
     from seekpoint.producers.shared_writing.shared_writes import SharedWrites
     from seekpoint.schemas.bodies import Body
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["AppendCalls"]
 
@@ -91,12 +92,25 @@ class AppendCalls:
             process_id, Deleted(text), expected_seq=expected_seq, entry_id=entry_id, actor=actor,
             correlation_id=correlation_id,
         )  # fmt: skip
-        from seekpoint.consumers.blobs.blob_store import folder_of
-
-        blobs = self._runtime.blobs
-        if blobs is not None:
-            await self._runtime.in_thread(partial(blobs.erase, folder_of(process_id, state)))
+        if not done.is_repeated:  # else the process that was read is a later one of the id
+            await self._erase_blobs(process_id, state)
         return done
+
+    async def _erase_blobs(self, process_id: str, deleted: State) -> None:
+        """Erase the bytes of a deleted process from this node's blob store."""
+        from seekpoint.consumers.blobs.blob_store import folder_of
+        from seekpoint.schemas.errors import BlobStoreUnavailable
+
+        blobs, folder = self._runtime.blobs, folder_of(process_id, deleted)
+        if blobs is None:
+            return
+        try:
+            await self._runtime.in_thread(partial(blobs.erase, folder))
+        except BlobStoreUnavailable as exc:
+            raise BlobStoreUnavailable(
+                f"the process is deleted, its bytes in the blob store are not: {exc.message}", process_id=process_id,
+                store=exc.store, hint=f"delete the folder {folder} of the store; the same call again does not",
+            ) from exc  # fmt: skip
 
     def _shared_opening(self, process_id: str, cause: Cause) -> SharedOpening:
         from seekpoint.producers.shared_writing.shared_process import SharedOpening  # which most nodes never load
