@@ -75,6 +75,24 @@ async def test_a_node_that_does_not_know_of_a_detach_writes_the_bytes_again(
     assert await there.read_attachment(ref) == BYTES
 
 
+async def test_what_was_detached_or_deleted_is_not_read_by_an_old_state(
+    node: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that begins after the other node's call has returned does not find the bytes."""
+    here = await node.open("p", shared=True)
+    for gone in ("detached", "deleted"):
+        ref = await here.attach(BYTES)
+        before = here.state
+        if gone == "detached":
+            await (await other.open("p", shared=True)).detach(ref)
+        else:
+            await other.delete("p")
+        with monkeypatch.context() as late:
+            late.setattr(SharedProcess, "state", before)  # its tail is late
+            with pytest.raises(UnknownAttachment):
+                await here.read_attachment(ref)
+
+
 async def test_a_limit_and_a_part_out_of_order_are_refused(node: Node) -> None:
     """Nothing is written then, and the process goes on."""
     thread = await node.open("p", shared=True)

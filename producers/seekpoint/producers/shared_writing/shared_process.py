@@ -163,7 +163,7 @@ class SharedProcess:
         known = self.state.attachments.get(ref.digest)
         if known is None and ref.process_id != self.process_id:
             return await self._runtime.read_attachment(ref)
-        state = self.state if known is not None and known.is_whole else await self.read()
+        state = await self.read()  # another node may have written, detached or deleted it
         return await self._runtime.read_attachment(ref, self.process_id, state)
 
     async def detach(self, *refs: Ref, **how: Unpack[AppendOptions]) -> Appended:
