@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from seekpoint.producers import Effect, Node
-from seekpoint.schemas.bodies import Deleted
+from seekpoint.schemas.bodies import ContextUpdated, Deleted
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     AppendConflict,
@@ -59,6 +59,19 @@ async def test_nothing_goes_back_behind_a_deletion(node: Node) -> None:
     assert (await node.recover("p", at_seq=1)).state.context == {"a": 1}
     with pytest.raises(UnknownPoint, match="was deleted"):
         await node.recover("p", at_seq=3)
+
+
+async def test_no_fork_brings_back_what_its_parent_was_deleted_with(node: Node) -> None:
+    """It was forked before the deletion, and keeps what it has. The parent stays as it began anew."""
+    await _written(node)
+    async with node.fork("p", "fork") as fork:
+        await fork.say("user", "more")
+    await node.delete("p")
+    await node.append("p", ContextUpdated("b", "2"))
+    for dry in (True, False):
+        with pytest.raises(Refused, match="was deleted after it was forked"):
+            await node.promote("fork", prefer="fork", dry_run=dry)
+    assert len((await node.recover("p")).state.conversation) == 0
 
 
 async def test_nothing_is_written_where_nothing_is_deleted(node: Node) -> None:

@@ -157,6 +157,11 @@ async def _merged(runtime: NodeRuntime, request: PromoteRequest, parent_id: str,
     if fork.finished:  # its end is no part of its content, which may be dropped: the parent ends by itself
         fork = (await recover(request.fork_id, at_seq=fork.seq - 1)).state
     base_seq = fork.lineage.parent_seq or 0
+    if base_seq < parent.deleted_seq:
+        raise Refused(
+            "the parent was deleted after it was forked: nothing brings its content back", process_id=parent_id,
+            seq=base_seq, found=parent.deleted_seq, hint="go on with the fork itself",
+        )  # fmt: skip
     base = (await recover(parent_id, at_seq=base_seq)).state
     since = await runtime.in_thread(lambda: entries_after(runtime.reader, parent_id, base))
     changed = {side: changed_parts(base, state) for side, state in (("fork", fork), ("parent", parent))}
