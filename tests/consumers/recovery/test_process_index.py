@@ -140,6 +140,20 @@ def test_a_page_ends_before_what_comes_behind_it() -> None:
     assert bench.said == []
 
 
+def test_no_more_processes_are_recovered_at_once_than_a_page_needs() -> None:
+    """However many the view does not have."""
+    bench = Bench("a")
+    with mock.patch.object(bench.projected, "states", return_value={b"a": bench.recoverer.recover("a").state}):
+        bench.projected.project(0, 1)
+    names = [f"p{number:03}" for number in range(100)]
+    bench.claim(*names)
+    with mock.patch.object(bench.recoverer, "recover_partition", wraps=bench.recoverer.recover_partition) as recover:
+        assert [one.process_id for one in listed(bench.recoverer, limit=2)] == ["a", "p000"]
+        assert [len(call.args[1]) for call in recover.call_args_list] == [8]
+    with mock.patch.multiple(process_index, _PAGE_MAX=3, _RECOVERED_MAX=7):
+        assert bench.listed() == ["a", *names]
+
+
 def test_shared_values_are_no_processes() -> None:
     """They are left out, and do not count."""
     bench = Bench("a", "z")

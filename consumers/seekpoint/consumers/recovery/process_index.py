@@ -78,9 +78,13 @@ def _view_page(
     later = _between(unapplied_keys(recoverer, partition, meta), prefix, after)
     if stop is not None:  # what comes behind the page is left to the next one
         later = {key for key in later if key <= stop}
+    wanted = sorted(later)
+    if len(wanted) > (most := min(4 * count, _RECOVERED_MAX)):
+        wanted, stop = wanted[:most], wanted[most - 1]
+        page = [one for one in page if one.process_id.encode() <= stop]
     found = {
         one.process_id: one for one in page if not one.is_deleted and one.process_id.encode() not in later
-    } | _recovered(recoverer, partition, sorted(later))
+    } | _recovered(recoverer, partition, wanted)
     return [found[process_id] for process_id in sorted(found)], stop
 
 
