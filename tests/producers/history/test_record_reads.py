@@ -11,7 +11,7 @@ from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Fl
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.producers import Node, ProcessRecord, SyncNode
-from seekpoint.producers.history import record_reads
+from seekpoint.producers.history import process_records, record_reads
 from seekpoint.producers.node import runtime_of
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas.errors import JournalGap, LogTruncated, Refused, TransactionOpen, UnknownPoint
@@ -242,6 +242,21 @@ async def test_what_was_deleted_is_not_found_again(log: CountedLog) -> None:
             assert [one.kind async for one in reader.records("a")] == ["turn"]
             with pytest.raises(JournalGap, match="deleted"):
                 await values(reader, "fork")
+
+
+async def test_much_that_is_new_is_not_kept_in_memory(log: CountedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read once for a deletion, and a second time as far as it is wanted."""
+    monkeypatch.setattr(process_records, "_KEPT_BYTES_MAX", 500)
+    await write(log, 0)
+    async with Node.in_memory(log) as node:
+        cursor = (await records(node))[-1].cursor
+        known = log.watermarks(0).high
+        await write(log, *range(1, 30))
+        log.asked = []
+        page = await records(node, after=cursor, limit=2)
+        assert [one.payload for one in page] == [1, 2]
+        assert [start for start, _ in log.asked].count(known) == 2
+        assert await values(node, after=page[-1].cursor) == [*range(3, 30)]
 
 
 async def test_a_deletion_is_noticed_behind_a_page(log: CountedLog) -> None:

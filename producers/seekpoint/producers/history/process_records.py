@@ -6,7 +6,7 @@ where an earlier read of this node has ended (``ReadEnd``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -41,6 +41,10 @@ __all__ = [
     "RecordSelection",
     "place_of",
 ]
+
+
+_KEPT_BYTES_MAX = 8_388_608
+"""How many bytes of new entries are kept until it is known that none of them deletes the process."""
 
 
 class ProcessRecord(NamedTuple):
@@ -247,11 +251,23 @@ class LineReading:
             )
         self._admission = Admission(self._log.limits, end.state.thaw())
         self._deleted_seq = end.state.deleted_seq
-        new = [self._intact(end, one) for one in self._batches(end.known_to, self._stop)]
-        if any(isinstance(one.entry.body, Deleted) for _, entries in new for one in entries):
-            raise DeletedSinceError
+        new = self._new(end)
         known = self._batches(end.position, end.known_to)
         return chain((self._intact(end, one) for one in known), new)
+
+    def _new(self, end: ReadEnd) -> Iterable[_Read]:
+        """Return what was written behind ``end``. Much of it is read a second time rather than kept."""
+        new, width = list[_Read](), 0
+        for read in self._batches(end.known_to, self._stop):
+            batch, entries = self._intact(end, read)
+            if any(isinstance(one.entry.body, Deleted) for one in entries):
+                raise DeletedSinceError
+            width += sum(len(record.value or b"") for record in batch.records)
+            if width <= _KEPT_BYTES_MAX:
+                new.append((batch, entries))
+            else:
+                new.clear()
+        return new if width <= _KEPT_BYTES_MAX else self._batches(end.known_to, self._stop)
 
     def _intact(self, end: ReadEnd, read: _Read) -> _Read:
         """Return what was read behind ``end``. Raises ``LogTruncated`` if another leader has written over the end."""
