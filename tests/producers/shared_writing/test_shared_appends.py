@@ -82,6 +82,9 @@ async def test_a_body_of_ones_own_is_checked(node: Node) -> None:
     ):
         with pytest.raises(UnserializableValue, match="canonical"):
             await node.append("p", body)
+    for text in ("5", '{"a":1}'):
+        with pytest.raises(Refused, match="no content"):
+            await node.append("p", bodies.ContentBatch(messages=text))
     assert (await node.recover("p")).state.seq == 1
 
 

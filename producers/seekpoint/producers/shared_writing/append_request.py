@@ -117,7 +117,8 @@ def _json_texts(body: b.Body) -> Iterator[str]:
 
 def _texts_of_messages(messages: str) -> Iterator[str]:
     """Yield the JSON texts in a list of messages. The fold's rule refuses a list of anything else."""
-    for item in load(messages):
+    found = load(messages)
+    for item in found if type(found) is list else ():
         if type(item) is list:
             yield from (text for text in item[2:4] if type(text) is str)
 
