@@ -88,7 +88,8 @@ class Removals:
         ops: list[Put | Writes] = []
         for ns, ids in gone.items():
             space = content.namespaces.get(ns)
-            left = [one for one in history.checkpoints[ns] if one not in ids]
+            rows = history.checkpoints[ns].items()
+            left = [name for name, one in rows if name not in ids and self._reads.is_whole(ns, one, history)]
             if left and space is not None and space.checkpoint is not None and space.checkpoint.id in ids:
                 ops += self._stored_ops(ns, history.checkpoints[ns][max(left)], history, {})
         return ops
@@ -102,7 +103,7 @@ class Removals:
         written: dict[tuple[str, str], Version] = {}
         ops: list[Put | Writes] = []
         for ns, by_id in history.checkpoints.items():
-            for one in sorted(by_id.values()):
+            for one in sorted(one for one in by_id.values() if self._reads.is_whole(ns, one, history)):
                 ops += self._stored_ops(ns, one, history, written)
         for start in range(0, len(ops), _COPIED_AT_ONCE):
             own = [await _with_own_bytes(op, source) for op in ops[start : start + _COPIED_AT_ONCE]]

@@ -8,7 +8,7 @@ from typing import Any
 from langgraph.checkpoint.base import writes_sort_key
 
 from seekpoint.adapters.langgraph.stored_parts import StoredCheckpoint, StoredValue, StoredWrite, Version
-from seekpoint.adapters.langgraph.thread_content import TaskWrites, merged
+from seekpoint.adapters.langgraph.thread_content import TaskWrites, ThreadContent, merged
 from seekpoint.adapters.langgraph.thread_names import PAST_KEY, THREAD_KEY, parts_of
 
 __all__ = ["ThreadHistory", "sorted_writes"]
@@ -27,6 +27,8 @@ class ThreadHistory:
         """By namespace and channel, then by version."""
         self._writes: dict[tuple[str, str], dict[str, TaskWrites]] = {}
         """By namespace and checkpoint, then by task."""
+        self.is_cut = False
+        """Whether the log was trimmed: the oldest entries are gone."""
 
     # --- reading
     def value(self, ns: str, channel: str, version: Version) -> StoredValue | None:
@@ -44,12 +46,35 @@ class ThreadHistory:
         while one is not None and (one := known.get(one.parent_id)) is not None:
             yield one
 
+    def has_all_ancestors(self, ns: str, checkpoint_id: str) -> bool:
+        """Return whether no ancestor of a checkpoint was trimmed."""
+        known = self.checkpoints.get(ns, {})
+        one = known.get(checkpoint_id)
+        while one is not None and one.parent_id:
+            one = known.get(one.parent_id)
+        return one is not None or not self.is_cut
+
+    def is_whole(self, ns: str, versions: Mapping[str, Version]) -> bool:
+        """Return whether no value of a checkpoint with these versions was trimmed."""
+        return not self.is_cut or all(self.value(ns, name, one) is not None for name, one in versions.items())
+
     # --- following
     def clear(self, seq: int) -> None:
-        """Forget everything: the entry ``seq`` deleted the thread."""
-        if seq > self.seq:
-            self.seq, self.width = seq, 0
+        """Forget everything: the entry ``seq`` deleted the thread. With 0: read it again."""
+        if seq > self.seq or not seq:
+            self.seq, self.width, self.is_cut = seq, 0, False
             self.checkpoints, self._values, self._writes = {}, {}, {}
+
+    def complete(self, content: ThreadContent) -> None:
+        """Take in the newest checkpoints, which the log may have no entries of any more: it was trimmed."""
+        self.is_cut = True
+        for ns, space in content.namespaces.items():
+            if space.checkpoint is not None:
+                self.checkpoints.setdefault(ns, {}).setdefault(space.checkpoint.id, space.checkpoint)
+            for channel, value in space.channels.items():
+                self._values.setdefault((ns, channel), {}).setdefault(value.version, value)
+            for (checkpoint_id, task_id), task in space.writes.items():
+                self._writes.setdefault((ns, checkpoint_id), {}).setdefault(task_id, task)
 
     def apply(self, seq: int, values: Mapping[str, Any]) -> None:
         """Take in what the entry ``seq`` sets. What it says of the past comes before the rest."""

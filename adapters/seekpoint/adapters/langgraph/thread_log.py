@@ -31,7 +31,7 @@ from seekpoint.adapters.langgraph.large_values import (
 from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredValue, StoredWrite
 from seekpoint.adapters.langgraph.thread_content import Change, ThreadContent, fits_one_entry
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
-from seekpoint.errors import AppendConflict
+from seekpoint.errors import AppendConflict, JournalGap
 from seekpoint.schemas.bodies import ContentBatch, Deleted
 
 __all__ = ["OutdatedError", "ThreadLog"]
@@ -100,27 +100,41 @@ class ThreadLog:
         async with self._reading:
             content = await self.content()
             history = self._history or ThreadHistory()
-            await self._extend(history, content.seq)
+            await self._extend(history, content)
             self._history = history
             return content, history
 
-    async def _extend(self, history: ThreadHistory, seq: int) -> None:
-        if history.seq >= seq:
+    async def _extend(self, history: ThreadHistory, content: ThreadContent) -> None:
+        if history.seq >= content.seq:
             return
+        try:
+            newest = await self._bodies(history.seq, content.seq)
+        except JournalGap:  # the log was trimmed since the last time
+            history.clear(0)
+            newest = await self._bodies(0, content.seq)
+        bodies = [newest[seq] for seq in sorted(newest)]
+        is_cut = min(newest, default=content.seq + 1) > history.seq + 1 and not any(
+            isinstance(body, Deleted) for body in bodies
+        )
+        for seq, body in zip(sorted(newest), bodies, strict=True):
+            if isinstance(body, Deleted):
+                history.clear(seq)
+            elif isinstance(body, ContentBatch):
+                history.apply(seq, {key: orjson.loads(text) for key, text in body.values.items()})
+        if is_cut:
+            history.complete(content)
+        history.seq = max(history.seq, content.seq)
+
+    async def _bodies(self, after_seq: int, seq: int) -> dict[int, Any]:
+        """Return what the entries behind ``after_seq`` up to ``seq`` say; for 0, those that a trimmed log still has."""
         newest: dict[int, tuple[int, Any]] = {}
-        async for logged in self._node.entries(self.process_id, from_seq=history.seq + 1):
+        async for logged in self._node.entries(self.process_id, from_seq=after_seq + 1 if after_seq else None):
             entry = logged.entry
             if entry.seq is None or entry.seq > seq:
                 continue
             if entry.epoch > newest.get(entry.seq, (-1, None))[0]:  # of one seq, the newest owner's is applied
                 newest[entry.seq] = entry.epoch, entry.body
-        for one in sorted(newest):
-            body = newest[one][1]
-            if isinstance(body, Deleted):
-                history.clear(one)
-            elif isinstance(body, ContentBatch):
-                history.apply(one, {key: orjson.loads(text) for key, text in body.values.items()})
-        history.seq = max(history.seq, seq)
+        return {one: body for one, (_, body) in newest.items()}
 
     async def bytes_of(self, kind: str, data: str) -> tuple[str, bytes]:
         """Return the serializer's type and its bytes of a stored value, which may be an attachment."""
@@ -203,7 +217,9 @@ class ThreadLog:
             after, change = content.applied(whole, self._thread_id)
             lost = unknown_to(process.state, after)
             if lost is not None and lost.partition(":")[0] not in attached:
-                await process.read()
+                if (state := await process.read()).seq > content.seq:  # the content was old, not the thread's loss
+                    content = self._taken(state)
+                    continue
                 await process.read_attachment(ref_of(lost, self.process_id))  # raises, unless the state was old
             elif lost is not None:
                 continue

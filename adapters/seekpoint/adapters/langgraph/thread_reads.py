@@ -13,6 +13,7 @@ from seekpoint.adapters.langgraph.thread_content import Namespace, TaskWrites
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory, sorted_writes
 from seekpoint.adapters.langgraph.thread_log import ThreadLog
 from seekpoint.adapters.langgraph.threads import Threads
+from seekpoint.errors import JournalGap
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -42,7 +43,7 @@ class ThreadReads:
                 return await self._tuple(log, place, newest, bare, lambda name, _: space.channels[name], writes)
         _, history = await log.history()
         one = history.checkpoints.get(ns, {}).get(checkpoint_id or (newest.id if newest else ""))
-        return None if one is None else await self.past(place, one, history)
+        return None if one is None or not self.is_whole(ns, one, history) else await self.past(place, one, history)
 
     async def listed(
         self, config: RunnableConfig | None, wanted: Mapping[str, Any], before_id: str | None, limit: int | None
@@ -61,7 +62,7 @@ class ThreadReads:
                 if left is not None and left <= 0:
                     return
                 metadata = self.metadata(one)
-                if all(metadata.get(key) == value for key, value in wanted.items()):
+                if all(metadata.get(key) == value for key, value in wanted.items()) and self.is_whole(ns, one, history):
                     left = None if left is None else left - 1
                     yield await self.past({"thread_id": thread_id, "checkpoint_ns": ns}, one, history)
 
@@ -90,6 +91,12 @@ class ThreadReads:
                 value = history.value(ns, channel, versions[channel]) if channel in versions else None
                 if value is not None and value.type != "empty":
                     seeds[channel] = value
+        if channels and seeds.keys() != set(channels) and target and not history.has_all_ancestors(ns, target):
+            raise JournalGap(
+                "entries are gone of which a delta channel is built", process_id=log.process_id,
+                why=f"the log was trimmed; channels: {', '.join(sorted(set(channels) - seeds.keys()))[:200]}",
+                hint="begin another thread; do not trim journals whose graphs have delta channels",
+            )  # fmt: skip
         result: dict[str, DeltaChannelHistory] = {}
         for channel in channels:
             result[channel] = {"writes": rows[channel][::-1]}
@@ -104,6 +111,10 @@ class ThreadReads:
             log, place, one, self.load(one.type, one.data), lambda name, version: history.value(ns, name, version),
             history.writes(ns, one.id),
         )  # fmt: skip
+
+    def is_whole(self, ns: str, one: StoredCheckpoint, history: ThreadHistory) -> bool:
+        """Return whether the history has all values of a checkpoint: of a trimmed log, older ones may be gone."""
+        return not history.is_cut or history.is_whole(ns, self.load(one.type, one.data)["channel_versions"])
 
     def metadata(self, one: StoredCheckpoint) -> Any:
         """Return the metadata of a checkpoint."""
