@@ -121,3 +121,48 @@ async def test_a_value_that_another_node_drops_meanwhile_is_attached_again(
         await put(saver, {"a": large}, {"a": "3"}, parent=first)
         assert was_dropped
         assert await newest(saver) == {"a": large}
+
+
+async def test_a_saver_whose_content_is_old_writes_to_a_thread_that_was_deleted(log: MemoryLog) -> None:
+    """The large value that it knows of is gone with the thread: the new checkpoint does not need it."""
+    async with Node.in_memory(log) as node:
+        saver, other = SeekpointSaver(node), SeekpointSaver(node)
+        await put(saver, {"a": "x" * MIB, "b": "old"}, {"a": "1", "b": "1"})
+        await other.adelete_thread("t")
+        await put(other, {"b": "begun"}, {"b": "2"})
+        await put(saver, {"a": "y", "b": "new"}, {"a": "3", "b": "3"}, changed=("b",))
+        assert await newest(saver) == {"b": "new"}
+
+
+async def wide_thread(saver: SeekpointSaver, run_id: str) -> tuple[dict[str, Any], dict[str, str], Any]:
+    """Put one checkpoint after the other, each with a value of 60 KiB more; return values, versions and the last."""
+    values, versions, parent = dict[str, Any](), dict[str, str](), None
+    for number in range(20):
+        name = f"channel-{number}"
+        values[name], versions[name] = f"{number}" * 30_000, "1"
+        parent = await put(saver, values, versions, changed=(name,), parent=parent, metadata={"run_id": run_id})
+    return values, versions, parent
+
+
+async def test_a_branch_may_take_over_more_than_fits_an_entry(log: MemoryLog) -> None:
+    """The values that the older checkpoint had, each written by an entry of its own, are attached together."""
+    async with Node.in_memory(log) as node:
+        saver = SeekpointSaver(node)
+        values, versions, parent = await wide_thread(saver, "a")
+        await put(saver, dict.fromkeys(values, "small"), dict.fromkeys(versions, "2"), parent=parent)
+        branch = {**values, "channel-0": "branch"}
+        await put(saver, branch, {**versions, "channel-0": "3"}, changed=("channel-0",), parent=parent)
+        assert await newest(saver) == branch
+    async with Node.in_memory(log) as node:
+        assert await newest(SeekpointSaver(node)) == branch
+
+
+async def test_a_wide_checkpoint_is_the_newest_again_when_a_run_is_removed(log: MemoryLog) -> None:
+    """The entry that removes the run brings its values back, as attachments."""
+    async with Node.in_memory(log) as node:
+        saver = SeekpointSaver(node)
+        values, versions, parent = await wide_thread(saver, "a")
+        last = {"run_id": "b"}
+        await put(saver, dict.fromkeys(values, "small"), dict.fromkeys(versions, "2"), parent=parent, metadata=last)
+        await saver.adelete_for_runs(["b"])
+        assert await newest(saver) == values

@@ -7,6 +7,7 @@ import operator
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -23,7 +24,14 @@ from seekpoint.adapters.langgraph import SeekpointSaver
 from seekpoint.adapters.langgraph.stored_parts import Forget
 from seekpoint.adapters.langgraph.thread_log import OutdatedError, ThreadLog
 from seekpoint.adapters.langgraph.thread_names import joined, process_id_of
-from seekpoint.errors import InvalidSetting, LimitExceeded, Refused, UndecodableRecord, UnserializableValue
+from seekpoint.errors import (
+    HandleClosed,
+    InvalidSetting,
+    LimitExceeded,
+    Refused,
+    UndecodableRecord,
+    UnserializableValue,
+)
 from stored_checkpoints import THREAD, put, values_of, writes_of
 
 
@@ -240,6 +248,33 @@ def test_thread_ids_do_not_collide_as_process_ids() -> None:
     ids = [process_id_of(joined([name]), "langgraph") for name in names]
     assert len(set(ids)) == len(names)
     assert all(len(one) <= 200 and one.isascii() and one.isprintable() for one in ids)
+    forged = unquote(ids[names.index("x" * 400)].removeprefix("langgraph/"))
+    assert process_id_of(joined([forged]), "langgraph") not in ids
+
+
+async def test_values_of_others_in_a_threads_process_are_left_alone(log: MemoryLog) -> None:
+    """Somebody may keep a value of their own there: the thread is read and written as before."""
+    async with Node.in_memory(log) as node:
+        first = await put(SeekpointSaver(node), {"a": 1}, {"a": "1"})
+        process = await node.open("langgraph/t", shared=True)
+        await process.update_many({"note": "mine", "channel/odd": 1, "writes": 2})
+        for saver in (SeekpointSaver(node), SeekpointSaver(node)):
+            await put(saver, {"a": 2}, {"a": "2"}, parent=first)
+            assert values_of(await saver.aget_tuple(THREAD)) == {"a": 2}
+            assert len([one async for one in saver.alist(THREAD)]) > 1
+        assert (await process.read()).context["note"] == "mine"
+
+
+def test_a_saver_whose_loop_has_ended_says_so() -> None:
+    """The error names the way out, and no coroutine is left behind."""
+
+    async def made() -> SeekpointSaver:
+        async with Node.in_memory() as node:
+            return SeekpointSaver(node)
+
+    saver = asyncio.run(made())
+    with pytest.raises(HandleClosed, match="SyncNode"):
+        saver.get_tuple(THREAD)
 
 
 # --- values

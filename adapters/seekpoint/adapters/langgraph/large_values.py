@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from seekpoint import Ref, SharedProcess, State
-from seekpoint.adapters.langgraph.stored_parts import Op, Put, StoredValue, StoredWrite, Writes
+from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredValue, StoredWrite, Writes
 from seekpoint.adapters.langgraph.thread_content import ThreadContent
 
 __all__ = [
@@ -47,7 +47,9 @@ def width_of(op: Op) -> int:
         return (
             len(op.checkpoint.data) + len(op.checkpoint.metadata) + sum(len(one.data) for one in op.channels.values())
         )
-    return sum(len(one.data) for one in op.items) if isinstance(op, Writes) else 0
+    if isinstance(op, Writes):
+        return sum(len(one.data) for one in op.items)
+    return sum(map(width_of, op.newest))
 
 
 def digests_of(op: Op) -> Iterator[str]:
@@ -57,6 +59,8 @@ def digests_of(op: Op) -> Iterator[str]:
         parts = op.channels.values()
     elif isinstance(op, Writes):
         parts = op.items
+    else:
+        return (digest for one in op.newest for digest in digests_of(one))
     return (part.data.partition(":")[0] for part in parts if is_attached(part.type))
 
 
@@ -64,12 +68,17 @@ async def with_attachments(op: Op, process: SharedProcess) -> Op:
     """Return ``op`` with its large values attached to the process."""
     if width_of(op) < ATTACHED_WIDTH:
         return op
-    if isinstance(op, Put):
-        rows = list(op.channels.items())
-        values = await _attached([value for _, value in rows], process)
-        return replace(op, channels={name: value for (name, _), value in zip(rows, values, strict=True)})
-    assert isinstance(op, Writes)
-    return replace(op, items=await _attached(op.items, process))
+    if isinstance(op, Forget):
+        return replace(op, newest=[await _with_attachments(one, process) for one in op.newest])
+    return await _with_attachments(op, process)
+
+
+async def _with_attachments(op: Put | Writes, process: SharedProcess) -> Put | Writes:
+    if isinstance(op, Writes):
+        return replace(op, items=await _attached(op.items, process))
+    rows = list(op.channels.items())
+    values = await _attached([value for _, value in rows], process)
+    return replace(op, channels={name: value for (name, _), value in zip(rows, values, strict=True)})
 
 
 async def _attached(parts: Sequence[_Part], process: SharedProcess) -> list[_Part]:

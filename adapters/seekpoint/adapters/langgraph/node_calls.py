@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from seekpoint import Node, SyncNode
-from seekpoint.errors import Refused
+from seekpoint.errors import HandleClosed, Refused
 
 __all__ = ["NodeCalls"]
 
@@ -34,7 +35,7 @@ class NodeCalls:
         """Return what ``work`` returns. It runs in the node's loop, whatever loop awaits it."""
         if asyncio.get_running_loop() is self._loop:
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await asyncio.wrap_future(self._begun(work))
 
     def blocking(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what ``work`` returns; the calling thread waits. Raises ``Refused`` in the node's own event loop."""
@@ -48,12 +49,22 @@ class NodeCalls:
                 "a blocking call in the node's own event loop would wait for itself",
                 hint="use the graph's async calls (ainvoke, astream, aget_state), or give the adapter a SyncNode",
             )  # fmt: skip
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._begun(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin ``work`` in the node's loop, from another thread. Raises ``HandleClosed`` if the loop has ended."""
+        if self._loop.is_closed():
+            work.close()
+            raise HandleClosed(
+                "the event loop of the adapter's node has ended",
+                hint="keep the loop running in which the node was started, or use a SyncNode",
+            )  # fmt: skip
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def streamed(self, items: AsyncIterator[T]) -> AsyncIterator[T]:
         """Yield what ``items`` yields. It runs in the node's loop."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable
 from typing import Any
@@ -48,7 +47,7 @@ def loaded(serde: SerializerProtocol, kind: str, data: str | bytes) -> Any:
     """Return a value that ``dumped`` has written. Raises ``UndecodableRecord`` for a type that is not allowed."""
     try:
         return serde.loads_typed((kind, a2b_base64(data) if isinstance(data, str) else data))
-    except (NotImplementedError, Base64Error) as exc:
+    except (NotImplementedError, ValueError) as exc:  # of base64, or of a cipher with another key
         raise UndecodableRecord(
             f"the saver's serializer cannot read a stored value of the type {kind!r}: {exc}",
             hint="open the saver with the serializer that wrote it",

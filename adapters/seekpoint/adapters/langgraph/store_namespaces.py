@@ -55,7 +55,7 @@ class StoreNamespaces:
         """Return all items of a namespace by key, as of now."""
         state = await self._state(name)
         keys = [key for key in state.values_json if key.startswith(_ITEM)]
-        return {unquote(key.removeprefix(_ITEM)): _row(state, key) for key in keys}
+        return {unquote(key.removeprefix(_ITEM), errors="surrogatepass"): _row(state, key) for key in keys}
 
     async def write(self, name: Namespace, values: Mapping[str, Mapping[str, Any] | None], now: str) -> None:
         """Put items, or delete those whose value is None, in one entry."""

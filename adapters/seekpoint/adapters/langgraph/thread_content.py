@@ -27,6 +27,7 @@ from seekpoint.adapters.langgraph.stored_parts import (
     Writes,
 )
 from seekpoint.adapters.langgraph.thread_names import (
+    KEY_PARTS,
     PAST_KEY,
     THREAD_KEY,
     channel_key,
@@ -118,7 +119,7 @@ class ThreadContent:
         content = cls(seq, has_thread=THREAD_KEY in values_json, has_past=PAST_KEY in values_json)
         for key, text in values_json.items():
             kind, *parts = parts_of(key)
-            if kind in (THREAD_KEY, PAST_KEY):
+            if len(parts) != KEY_PARTS.get(kind):  # what the entry says of the past, or a key of somebody else
                 continue
             space, value = content.namespaces.setdefault(parts[0], Namespace()), orjson.loads(text)
             if kind == "checkpoint":

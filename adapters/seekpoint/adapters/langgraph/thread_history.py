@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import writes_sort_key
 
 from seekpoint.adapters.langgraph.stored_parts import StoredCheckpoint, StoredValue, StoredWrite, Version
 from seekpoint.adapters.langgraph.thread_content import TaskWrites, ThreadContent, merged
-from seekpoint.adapters.langgraph.thread_names import PAST_KEY, THREAD_KEY, parts_of
+from seekpoint.adapters.langgraph.thread_names import KEY_PARTS, PAST_KEY, parts_of
 
 __all__ = ["ThreadHistory", "sorted_writes"]
 
@@ -85,14 +85,14 @@ class ThreadHistory:
             self._past(op)
         for key, value in values.items():
             kind, *parts = parts_of(key)
+            if len(parts) != KEY_PARTS.get(kind):  # of somebody else, or of a later version of the adapter
+                continue
             if kind == "checkpoint":
                 self._put(parts[0], value)
             elif kind == "channel":
                 self._set(parts[0], parts[1], value)
-            elif kind == "writes":
+            else:
                 self._write(parts[0], parts[1], parts[2], value)
-            elif key not in (PAST_KEY, THREAD_KEY):
-                continue  # of a later version of the adapter
 
     def _past(self, op: Sequence[Any]) -> None:
         kind, *rest = op

@@ -214,6 +214,10 @@ class ThreadLog:
                 if isinstance(op, Forget) and op.based_on != content.seq:
                     raise OutdatedError
             whole = [await self._completed(op, content) for op in ops]
+            if whole != ops and sum(map(width_of, whole)) > ENTRY_WIDTH_MAX:  # what is taken over is attached too
+                asked_ops = [await self._completed(op, content) for op in asked_ops]
+                ops = asked_ops
+                continue
             after, change = content.applied(whole, self._thread_id)
             lost = unknown_to(process.state, after)
             if lost is not None and lost.partition(":")[0] not in attached:

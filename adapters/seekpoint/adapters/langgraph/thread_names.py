@@ -8,6 +8,7 @@ from hashlib import blake2b
 from urllib.parse import quote, unquote
 
 __all__ = [
+    "KEY_PARTS",
     "PAST_KEY",
     "THREAD_KEY",
     "channel_key",
@@ -24,6 +25,9 @@ THREAD_KEY = "thread"
 PAST_KEY = "past"
 """The context key of what the newest entry says about older checkpoints. The next entry replaces or removes it."""
 
+KEY_PARTS = {"checkpoint": 1, "channel": 2, "writes": 3}
+"""How many parts a context key has behind its kind. Other keys are not the adapter's."""
+
 _ID_BYTES_MAX = 200
 _HASH_BYTES = 16
 _KEPT_MAX = _ID_BYTES_MAX - 2 * _HASH_BYTES - 1
@@ -36,11 +40,14 @@ def joined(labels: Sequence[str]) -> str:
     >>> joined(["user 7/chat", "notes"])
     'user%207%2Fchat/notes'
     """
-    return "/".join(quote(label, safe=":@+,;=") for label in labels)
+    return "/".join(quote(label, safe=":@+,;=", errors="surrogatepass").replace("~", "%7E") for label in labels)
 
 
 def process_id_of(quoted: str, prefix: str) -> str:
-    """Return the id of the process with a quoted name. A long one is cut, and ends with a hash of the whole."""
+    """Return the id of the process with a quoted name. A long one is cut, and ends with a hash of the whole.
+
+    No other name has this id: a quoted name has no ``~``.
+    """
     name = f"{prefix}/{quoted}"
     if len(name) <= _ID_BYTES_MAX:
         return name
