@@ -81,7 +81,7 @@ class _RecordedInvoker:
 
         try:
             recorded = await self._calls.tool(
-                tool.qualified_name, body, parsed(arguments), context.tool_call_id, tool.timeout_seconds
+                tool.qualified_name, body, parsed(arguments), context.tool_call_id, tool.timeout_seconds, tool.name
             )
         except Exception as exc:
             if self._calls.error is not None:

@@ -58,15 +58,16 @@ class RunCalls:
         return answer
 
     async def tool(
-        self, name: str, body: Callable[[], Awaitable[Any]], arguments: Any, call_id: str, timeout_s: float | None
-    ) -> Any:
-        """Call a tool, as the effect that was declared, or as a step."""
+        self, name: str, body: Callable[[], Awaitable[Any]], arguments: Any, call_id: str, timeout_s: float | None,
+        bare_name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Call a tool, as the effect that was declared for its name, with or without its namespace, or as a step."""
 
         async def call(arguments: Any, call_id: str, *, idempotency_key: str) -> Any:
             with _named(idempotency_key):
                 return await body()
 
-        process, semantics = self.process, self.effects.get(name)
+        process, semantics = self.process, self.effects.get(name, self.effects.get(bare_name or name))
         if semantics is None:
             return await self._guarded(lambda: process.tool(name, call, arguments, call_id, timeout=timeout_s))
         return await self._guarded(
