@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scripted_api import recorded
 from seekpoint.adapters.models.answers import ChunkReader, ChunkWriter
+from seekpoint.adapters.models.litellm_calls import _recorded
 from seekpoint.adapters.models.model_requests import GOOGLE, api_of_paths
 from seekpoint.adapters.models.server_sent_events import EventReader, is_last, written
 from seekpoint.adapters.models.stream_coding import EventDecoder, EventEncoder
@@ -52,6 +53,24 @@ def test_the_last_event_of_a_stream_waits_until_the_stream_is_recorded(name: str
     before = events_of(b"".join(map(writer.written, chunks)))
     assert not any(map(is_last, before))
     assert is_last(events_of(writer.end())[0])
+
+
+def test_a_request_is_recorded_without_credentials() -> None:
+    """Neither those in the parameters of its URL, nor those among LiteLLM's options."""
+    url = "https://api.openai.com/v1/embeddings?api-version=7&subscription-key=secret&key=secret"
+    body = json.dumps({"model": "m", "input": "x"}).encode()
+    asked = OPENAI.model_request("POST", url, {"content-type": "application/json"}, body)
+    assert asked.recorded == {"model": "m", "input": "x", "_query": {"api-version": "7"}}
+    options = {
+        "model": "m", "max_tokens": 9, "prompt_cache_key": "kept", "azure_ad_token": "secret", "hf_token": "secret",
+        "aws_secret_access_key": "secret", "aws_access_key_id": "secret", "vertex_credentials": "secret",
+        "fallbacks": ["other", {"model": "n", "api_key": "secret"}], "extra_body": {"seed": 3, "api_key": "secret"},
+        "model_list": [{"model_name": "m", "litellm_params": {"api_key": "secret", "rpm": 6}}],
+    }  # fmt: skip
+    assert _recorded(options) == {
+        "model": "m", "max_tokens": 9, "prompt_cache_key": "kept", "fallbacks": ["other", {"model": "n"}],
+        "extra_body": {"seed": 3}, "model_list": [{"model_name": "m", "litellm_params": {"rpm": 6}}],
+    }  # fmt: skip
 
 
 def test_a_long_stream_fits_into_a_record() -> None:

@@ -13,6 +13,7 @@ from agents import (
     Agent,
     Model,
     ModelProvider,
+    ModelSettings,
     RunConfig,
     RunContextWrapper,
     Runner,
@@ -20,7 +21,9 @@ from agents import (
     Tool,
     ToolOutputImage,
     function_tool,
+    handoff,
     input_guardrail,
+    tool_namespace,
 )
 from agents.exceptions import UserError
 from agents.guardrail import GuardrailFunctionOutput
@@ -327,6 +330,67 @@ async def test_what_cannot_be_recorded_is_refused() -> None:
     with pytest.raises(Refused, match="no tool call"):
         idempotency_key()
     assert not made
+
+
+def _paying(name: str, tools: list[Tool], first: int = 0) -> Agent[Any]:
+    call = function_call("refund", {"order": "o1"}, call_id=f"{name}-1", namespace=_namespace_of(tools))
+    return Agent(name=name, model=model(name, {first: call, first + 1: assistant_message("paid")}), tools=tools)
+
+
+def _namespace_of(tools: list[Tool]) -> str | None:
+    found = getattr(tools[0], "qualified_name", "").rpartition(".")[0]
+    return found or None
+
+
+def _in_a_namespace() -> Agent[Any]:
+    return _paying("one", [*tool_namespace(name="shop", description="The shop", tools=[refund])])
+
+
+def _behind_a_handoff() -> Agent[Any]:
+    money = _paying("money", [refund], first=1)
+    return Agent(
+        name="front", model=model("front", {0: function_call("transfer_to_money", {}, call_id="h")}),
+        handoffs=[handoff(money)],
+    )  # fmt: skip
+
+
+def _in_an_agent_that_is_a_tool() -> Agent[Any]:
+    money = _paying("money", [refund])
+    script = {0: function_call("ask", {"input": "pay"}, call_id="t"), 1: assistant_message("paid")}
+    return Agent(name="front", model=model("front", script), tools=[money.as_tool("ask", "Ask")])
+
+
+@pytest.mark.parametrize("effect", ["refund", "shop.refund"])
+@pytest.mark.parametrize("build", [_in_a_namespace, _behind_a_handoff, _in_an_agent_that_is_a_tool])
+async def test_a_declared_effect_is_one_wherever_its_tool_is(build: Callable[[], Agent[Any]], effect: str) -> None:
+    """In a namespace, behind a handoff, or in an agent that is a tool; a name that nobody has is refused."""
+    declared = {effect: Effect.AT_MOST_ONCE}
+    if effect == "shop.refund" and build is not _in_a_namespace:
+        with pytest.raises(InvalidOption, match=r"effects names tools: refund"):
+            await _run(running(build, effects=declared))
+        return
+    async with Node.in_memory() as node:
+        assert await node.run(running(build, effects=declared), "case-1", "pay") == "paid"
+        assert len(await bodies(node, "effect_settled")) == 1
+
+
+async def test_credentials_are_not_recorded() -> None:
+    """The model gets them; the journal does not, and a run goes on with another key."""
+    log = MemoryLog()
+
+    def build(key: str) -> Any:
+        settings = ModelSettings(
+            temperature=0.5, extra_headers={"Authorization": key}, extra_query={"key": key, "version": "7"},
+            extra_args={"api_key": key}, extra_body={"auth_token": key, "seed": 3},
+        )  # fmt: skip
+        return running(single({0: assistant_message("hi")}, [], model_settings=settings))
+
+    async with Node.in_memory(log) as node:
+        await node.run(build("sk-first"), "case-1", "hello")
+    entries = history_of(log, "case-1")
+    assert "sk-first" not in str(entries)
+    assert all(part in str(entries) for part in ("temperature", "version", "seed"))
+    await assert_replays(build("sk-second"), entries)
 
 
 async def test_a_blocking_run_inside_of_a_run_is_refused() -> None:

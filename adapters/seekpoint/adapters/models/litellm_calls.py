@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Unpack
 
 from seekpoint import Process, SyncProcess
+from seekpoint.adapters.credentials import is_credential, without_credentials
 from seekpoint.adapters.models.answer_errors import AnswerError, answer_error
 from seekpoint.adapters.models.model_options import ModelOptions
 from seekpoint.adapters.models.stream_coding import EventDecoder, EventEncoder
@@ -20,11 +21,12 @@ __all__ = ["wrap_litellm"]
 
 _NAME = "litellm.completion"
 _NOT_RECORDED = frozenset({
-    "api_base", "api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "base_url", "client",
-    "extra_headers", "headers", "logger_fn", "max_retries", "num_retries", "shared_session", "timeout",
-    "vertex_credentials",
+    "api_base", "base_url", "client", "default_headers", "extra_headers", "headers", "logger_fn", "max_retries",
+    "num_retries", "shared_session", "timeout",
 })  # fmt: skip
-"""Options that say where to ask and who asks, but not what."""
+"""Options that say where to ask, but not what."""
+_WITH_CREDENTIALS = frozenset({"context_window_fallbacks", "extra_body", "fallbacks", "model_list"})
+"""Options that may have credentials within them."""
 _NO_RETRIES: Mapping[str, Any] = {"num_retries": 0, "max_retries": 0}
 _ALSO_BUSY = frozenset({409})
 
@@ -183,7 +185,10 @@ class _ChunkReader:
 
 
 def _recorded(options: Mapping[str, Any]) -> dict[str, Any]:
-    asked = {name: value for name, value in options.items() if name not in _NOT_RECORDED and value is not None}
+    asked = {
+        name: without_credentials(value) if name in _WITH_CREDENTIALS else value for name, value in options.items()
+        if name not in _NOT_RECORDED and not is_credential(name) and value is not None
+    }  # fmt: skip
     schema = asked.get("response_format")
     return {**asked, "response_format": schema.model_json_schema()} if isinstance(schema, type) else asked  # type: ignore[attr-defined]  # a pydantic model
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
+from seekpoint.adapters.credentials import is_credential
 from seekpoint.errors import Refused
 
 __all__ = ["GOOGLE", "Api", "ModelRequest", "api_of_paths"]
@@ -114,7 +115,8 @@ GOOGLE = Api("google", _read_google)
 """Google's APIs, whose URLs name the model: ``/models/NAME:generateContent``."""
 
 
-def _beside(url: str, headers: Mapping[str, str], without: tuple[str, ...] = ()) -> dict[str, Any]:
-    query = {name: value for name, value in parse_qsl(urlsplit(url).query) if name not in without}
+def _beside(url: str, headers: Mapping[str, str], without: tuple[str, ...] = ("key",)) -> dict[str, Any]:
+    given = parse_qsl(urlsplit(url).query)
+    query = {name: value for name, value in given if name not in without and not is_credential(name)}
     kept = {name: headers[name] for name in _HEADERS if name in headers}
     return {name: value for name, value in ((_QUERY, query), (_HEADERS_MEMBER, kept)) if value}

@@ -11,8 +11,11 @@ from agents.handoffs import Handoff
 from agents.items import TResponseInputItem, TResponseOutputItem
 from pydantic import BaseModel, TypeAdapter
 
+from seekpoint.adapters.credentials import without_credentials
+
 __all__ = ["request_json", "response_from", "response_json"]
 
+_EXTRA = ("extra_args", "extra_body", "extra_query")
 _OUTPUT: TypeAdapter[TResponseOutputItem] = TypeAdapter(TResponseOutputItem)
 _USAGE: TypeAdapter[Usage] = TypeAdapter(Usage)
 
@@ -35,7 +38,7 @@ def request_json(
         "model": model,
         "instructions": instructions,
         "messages": messages if isinstance(messages, str) else [plain(message) for message in messages],
-        "settings": {name: value for name, value in settings.to_json_dict().items() if value is not None},
+        "settings": _settings(settings),
         "tools": [_tool(tool) for tool in tools],
         "handoffs": [_handoff(handoff) for handoff in handoffs],
         "output": None if output_schema is None else _schema(output_schema),
@@ -70,6 +73,15 @@ def response_from(recorded: Mapping[str, Any]) -> ModelResponse:
 def plain(value: Any) -> Any:
     """Return a model of pydantic as the object of the members that were set; any other value as it is."""
     return value.model_dump(mode="json", exclude_unset=True) if isinstance(value, BaseModel) else value
+
+
+def _settings(settings: ModelSettings) -> dict[str, Any]:
+    """Return the settings without what says who asks: a later run may have another key."""
+    found = {name: value for name, value in settings.to_json_dict().items() if value is not None}
+    found.pop("extra_headers", None)
+    extra = {name: without_credentials(found[name]) for name in _EXTRA if name in found}
+    extra.get("extra_query", {}).pop("key", None)  # that of Google's API
+    return {**found, **extra}
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
