@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripted_api import recorded
-from seekpoint.adapters.models.answers import ChunkReader, ChunkWriter
+from seekpoint.adapters.models.answers import ChunkReader, ChunkWriter, answer_bytes, answer_of
 from seekpoint.adapters.models.litellm_calls import _recorded
 from seekpoint.adapters.models.model_requests import GOOGLE, api_of_paths
 from seekpoint.adapters.models.server_sent_events import EventReader, is_last, written
 from seekpoint.adapters.models.stream_coding import EventDecoder, EventEncoder
+from seekpoint.schemas.values.json_values import dump
 
 OPENAI = api_of_paths("openai", "https://api.openai.com/v1", "x-request-id")
 STREAMS = ("openai_chat.sse", "openai_responses.sse", "anthropic_message.sse", "google_content.sse")
@@ -53,6 +54,39 @@ def test_the_last_event_of_a_stream_waits_until_the_stream_is_recorded(name: str
     before = events_of(b"".join(map(writer.written, chunks)))
     assert not any(map(is_last, before))
     assert is_last(events_of(writer.end())[0])
+
+
+@pytest.mark.parametrize("odd", ["NaN", "-Infinity", '"\\ud83d"'])
+def test_an_answer_that_a_journal_does_not_carry_is_kept_as_its_bytes(odd: str) -> None:
+    """The client gets what the API said, and its usage is counted."""
+    body = f'{{"model": "m", "usage": {{"total_tokens": 7}}, "logprob": {odd}}}'.encode()
+    answer = answer_of(OPENAI, 200, {"content-type": "application/json", "x-request-id": "r"}, body)
+    assert (answer["model"], answer["usage"], answer["_request_id"]) == ("m", {"total_tokens": 7}, "r")
+    dump(answer)
+    assert answer_bytes(answer) == ("application/json", body)
+
+
+@pytest.mark.parametrize("body", [b"oops", b"", b'{"model": "m"'])
+def test_a_body_that_is_no_json_reaches_the_client_as_it_is(body: bytes) -> None:
+    """The client says what is wrong with it."""
+    answer = answer_of(OPENAI, 200, {"content-type": "application/json"}, body)
+    assert answer_bytes(answer) == ("application/json", body)
+
+
+@pytest.mark.parametrize("odd", ["NaN", '"\\ud83d"'])
+def test_an_event_that_a_journal_does_not_carry_is_kept_as_its_text(odd: str) -> None:
+    """The client gets each event, and the tool's input that came in pieces is recorded as text."""
+    start = '{"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "name": "t"}}'
+    piece = json.dumps({"type": "content_block_delta", "index": 0, "delta": {
+        "type": "input_json_delta", "partial_json": f'{{"a": {odd}}}'}})  # fmt: skip
+    texts = ['{"a": 1}', f'{{"a": {odd}}}', f"event: content_block_start\ndata: {start}",
+             f"event: content_block_delta\ndata: {piece}"]  # fmt: skip
+    stream = "".join(f"{text if text.startswith('event') else f'data: {text}'}\n\n" for text in texts).encode()
+    reader, writer = ChunkReader(OPENAI, {}), ChunkWriter()
+    chunks = [*reader.read(stream), *reader.end()]
+    dump(chunks)
+    assert chunks[-1]["summary"]["tool_calls"][0]["input"] == f'{{"a": {odd}}}'
+    assert f'data: {{"a": {odd}}}\n\n'.encode() in b"".join(map(writer.written, chunks)) + writer.end()
 
 
 def test_a_request_is_recorded_without_credentials() -> None:

@@ -16,10 +16,12 @@ from seekpoint.adapters.models.model_requests import Api
 from seekpoint.adapters.models.server_sent_events import EventReader, is_last, written
 from seekpoint.adapters.models.stream_coding import EventDecoder, EventEncoder
 from seekpoint.adapters.models.stream_summaries import StreamSummary
+from seekpoint.adapters.models.strict_json import JournalableError, parsed
 
 __all__ = ["ChunkReader", "ChunkWriter", "answer_bytes", "answer_of", "error_bytes", "error_of", "request_id_in"]
 
 _REQUEST_ID, _BODY, _CONTENT_TYPE = "_request_id", "_body", "_content_type"
+_COUNTED = frozenset({"model", "modelVersion", "usage", "usageMetadata"})
 _ERROR_STATUSES = {"overloaded_error": 529, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504}
 """The statuses that Anthropic has for the errors with which a stream may begin."""
 
@@ -28,13 +30,26 @@ def answer_of(api: Api, status: int, headers: Mapping[str, str], body: bytes) ->
     """Return what is recorded of an answer. Raises ``AnswerError`` for that of an error."""
     if status >= 400:
         raise error_of(api, status, headers, body)
-    content_type = headers.get("content-type", "")
-    found: Any = body
-    if "json" in content_type or not content_type:
-        found = _json(body)
-    recorded = dict(found) if isinstance(found, dict) else {_BODY: found, _CONTENT_TYPE: content_type}
+    recorded = _recorded(headers.get("content-type", ""), body)
     request_id = headers.get(api.request_id_header)
     return recorded if request_id is None else {**recorded, _REQUEST_ID: request_id}
+
+
+def _recorded(content_type: str, body: bytes) -> dict[str, Any]:
+    beside: dict[str, Any] = {}
+    found: Any = body
+    if "json" in content_type or not content_type:
+        try:
+            found = parsed(body)
+        except JournalableError as exc:  # its bytes, with what the journal counts
+            beside = {name: one for name, one in _object(exc.value).items() if name in _COUNTED}
+        except ValueError:  # the client tells what is wrong
+            pass
+    return dict(found) if isinstance(found, dict) else {_BODY: found, _CONTENT_TYPE: content_type, **beside}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def answer_bytes(answer: Mapping[str, Any]) -> tuple[str, bytes]:
@@ -141,9 +156,9 @@ class ChunkWriter:
 
 
 def _json(body: bytes) -> Any:
-    """Return the JSON of a body; its text if it is none."""
+    """Return the JSON of an error's body; its text if it is none."""
     try:
-        return json.loads(body)
+        return parsed(body)
     except ValueError:
         return body.decode(errors="replace")
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from seekpoint.adapters.models.strict_json import parsed
+
 __all__ = ["EventReader", "is_last", "written"]
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -78,8 +80,8 @@ def is_last(event: Any) -> bool:
 
 def _event(name: str | None, text: str) -> Any:
     try:
-        data = json.loads(text)
-    except ValueError:
+        data = parsed(text)
+    except ValueError:  # the text, of JSON too that a journal does not carry
         return {"_event": name, "_data": text}
     told = data.get("type") if isinstance(data, dict) else None
     is_plain = isinstance(data, dict) and name == (told if isinstance(told, str) else None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
+
+from seekpoint.adapters.models.strict_json import parsed
 
 __all__ = ["StreamSummary"]
 
@@ -81,8 +82,8 @@ class StreamSummary:
         if not text:
             return {}
         try:
-            return {"input": json.loads(text)}
-        except ValueError:  # it broke off
+            return {"input": parsed(text)}
+        except ValueError:  # it broke off, or a journal does not carry it
             return {"input": text}
 
 
