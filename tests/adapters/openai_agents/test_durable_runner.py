@@ -240,6 +240,23 @@ async def test_usage_and_cost_are_recorded() -> None:
     assert made == {"small-0": 1}
 
 
+async def test_a_rerun_does_not_ask_one_model_in_the_name_of_another() -> None:
+    """An agent whose model is an object has no other one: the rerun fails, and says what to change."""
+
+    def build() -> Agent[Any]:
+        small = model("main", {0: assistant_message("hi")})
+        small.model = "small"  # type: ignore[attr-defined]  # as the SDK's models have it
+        return Agent(name="one", model=small)
+
+    code = running(build)
+    async with Node.in_memory() as node:
+        await node.run(code, "case-1", "hello")
+        done = await node.rerun(code, "case-1", "case-2", model="large")
+    assert done.status == "failed"
+    assert "whose model is a name" in str(done.error)
+    assert made == {"main-0": 1}
+
+
 async def test_runs_inside_of_a_run_are_durable_too() -> None:
     """A guardrail that asks a model, a tool that streams a run: recorded once, and answered in a replay."""
     judge = Agent[Any](name="judge", model=model("judge", {0: assistant_message("fine")}))

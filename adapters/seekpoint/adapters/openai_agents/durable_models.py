@@ -14,6 +14,7 @@ from openai.types.responses.response_prompt_param import ResponsePromptParam
 
 from seekpoint.adapters.openai_agents.model_records import request_json, response_from, response_json
 from seekpoint.adapters.openai_agents.run_calls import RunCalls
+from seekpoint.errors import Refused
 
 __all__ = ["DurableModel", "DurableProvider"]
 
@@ -68,8 +69,7 @@ class DurableModel(Model):
 
         async def ask(asked: dict[str, Any]) -> dict[str, Any]:
             name = asked.get("model")
-            is_other = name != self._name and self._provider is not None
-            model = self._provider.get_model(name) if is_other and self._provider is not None else self._inner
+            model = self._inner if name == self._name else self._other(name)
             response = await model.get_response(
                 system_instructions, input, model_settings, tools, output_schema, handoffs, tracing,
                 previous_response_id=previous_response_id, conversation_id=conversation_id, prompt=prompt,
@@ -77,6 +77,15 @@ class DurableModel(Model):
             return response_json(response, name)
 
         return response_from(await self._calls.decide(ask, request))
+
+    def _other(self, name: str | None) -> Model:
+        """Return the model that a rerun asks for."""
+        if self._provider is None:
+            raise Refused(
+                "a rerun on another model needs an agent whose model is a name", asked=name,
+                hint='Agent(model="NAME"), and run_config=RunConfig(model_provider=...) if it is not OpenAI\'s',
+            )  # fmt: skip
+        return self._provider.get_model(name)
 
     async def stream_response(
         self,
