@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -135,3 +137,32 @@ async def test_a_node_takes_at_most_so_many_sessions() -> None:
         await begin(other)
         assert (await other.post(URL, json=LIST, headers=session)).status_code == 503
         assert (await one.post(URL, json=LIST, headers=session)).status_code == 200
+
+
+async def test_a_client_that_goes_while_its_session_begins_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions that nobody can use do not count."""
+    begun = asyncio.Event()
+
+    async def wait(*_: object, **__: object) -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    async with nodes(1, max_sessions=1) as [client]:
+        with monkeypatch.context() as patch:
+            patch.setattr(SeekpointEventStore, "update", wait)
+            gone = asyncio.create_task(begin(client))
+            await begun.wait()
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+        await begin(client)
+
+
+@pytest.mark.parametrize("info", [{"name": "x" * 1_500_000}, {"name": "x", "size": float("nan")}])
+async def test_what_a_client_says_of_itself_may_be_too_much(info: dict[str, Any]) -> None:
+    """It is told what is wrong: to send the same again would not help."""
+    body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {**HELLO, "clientInfo": info}}
+    async with nodes(1) as [client]:
+        answer = await client.post(URL, content=json.dumps(body), headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+        assert "cannot be stored" in answer.json()["error"]["message"]
+        await begin(client)

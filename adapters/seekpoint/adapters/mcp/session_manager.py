@@ -31,7 +31,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from seekpoint.adapters.mcp.event_store import SeekpointEventStore, has_ended
-from seekpoint.errors import Refused, SeekpointError
+from seekpoint.errors import LimitExceeded, Refused, SeekpointError, UnserializableValue
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -104,8 +104,10 @@ class SeekpointSessionManager(StreamableHTTPSessionManager):
             about = {**client, "credential": _digest(self._session_owners.get(session_id))}
             try:
                 await self._store_of(session_id).update("session", about, expected_seq=0)
-            except SeekpointError as exc:
+            except BaseException as exc:  # a client that has gone leaves no session behind
                 await self._discard_session(session_id, http_transport)
+                if not isinstance(exc, SeekpointError):
+                    raise
                 await _unavailable(exc)(scope, receive, send)
                 return
         await super()._serve_opening_request(http_transport, scope, receive, send)
@@ -272,5 +274,9 @@ def _is_possible(session_id: str) -> bool:
 def _unavailable(error: SeekpointError) -> JSONResponse:
     """Return the answer for a request whose session cannot be read or written now."""
     _logger.warning("a request was refused: %s", error)
-    failure = {"code": -32603, "message": "the session's journal cannot be used now: send the request again"}
-    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": failure}, 503)
+    code, status, message = -32603, 503, "the session's journal cannot be used now: send the request again"
+    if isinstance(error, LimitExceeded | UnserializableValue):
+        code, status, message = -32600, 400, f"what the client says of itself cannot be stored: {error.message}"
+    elif isinstance(error, Refused):
+        message = f"{error.message}; {error.hint}"
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}, status)
