@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ import pytest
 from seekpoint.console.mcp.answering import TOOLS, Answerer
 from seekpoint.console.mcp.declarations import Document, input_schema
 from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.producers import Node
 from shells import Shell
 
 UNSTABLE = {"report", "behind", "notes"}
@@ -142,6 +144,27 @@ async def test_a_result_has_at_most_so_many_bytes(target: CommandTarget) -> None
         assert len(orjson.dumps(piece)) <= 10_000
         read += piece["value"]
     assert read == LONG
+
+
+async def test_numbers_beyond_64_bits_are_told(tmp_path: Path) -> None:
+    """Those of values in their exact form; as an argument they are refused, and in an error they are told."""
+
+    async with Node.local(tmp_path / "runs.db") as node:
+        for name, number in (("one", 2**70), ("other", 7)):
+            process = await node.open(name, shared=True)
+            await process.update("n", number)
+    with closing(CommandTarget(None, None, None, f"sqlite:///{tmp_path / 'runs.db'}")) as target:
+        answerer = Answerer(target)
+        found = await ask(answerer, "compare_processes", left="one", right="other")
+        assert orjson.dumps(found).count(b'{"$int":"1180591620717411303424"}') == 1
+        for tool, given in (
+            ("show_state", {"process_id": "one", "at_seq": 2**70}), ("list_gates", {"skip": 2**70}),
+            ("compare_processes", {"left": "one@1", "right": f"one@{2**70}"}),
+            ("show_state", {"process_id": "one", "at_time": "9" * 300}),
+        ):  # fmt: skip
+            error = await refused(answerer, tool, **given)
+            assert error["code"] != "Unexpected"
+            orjson.dumps(error)
 
 
 async def test_a_page_that_is_too_long_ends_earlier(target: CommandTarget) -> None:

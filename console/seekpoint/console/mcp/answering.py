@@ -18,6 +18,7 @@ from seekpoint.console.mcp.journal_tools import JOURNAL_TOOLS
 from seekpoint.console.mcp.process_tools import PROCESS_TOOLS
 from seekpoint.console.mcp.replay_tool import REPLAY_TOOLS
 from seekpoint.console.render.command_errors import error_facts
+from seekpoint.console.render.json_numbers import with_json_numbers
 from seekpoint.schemas.errors import SeekpointError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Answerer:
             document = await self._run(tool, call, arguments)
             return Answer(self._bounded(call, arguments, document), is_error=False)
         except Exception as error:
-            return Answer({"error": self._told(error)}, is_error=True)
+            return Answer({"error": with_json_numbers(self._told(error))}, is_error=True)
 
     async def _run(self, tool: Tool, call: ToolCall, arguments: Arguments) -> Document:
         if tool.run is not None:

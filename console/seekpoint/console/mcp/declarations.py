@@ -25,15 +25,24 @@ __all__ = [
     "ToolCall",
     "ToolFailed",
     "input_schema",
+    "whole",
 ]
 
 Document: TypeAlias = dict[str, Any]
+
+_INT_MAX = 2**63 - 1
+
+
+def whole(minimum: int, description: str) -> Meta:
+    """Describe a whole number that the log, and JSON in most programs, can count to."""
+    return Meta(ge=minimum, le=_INT_MAX, description=description)
+
 
 ProcessId = Annotated[
     str, Meta(min_length=1, max_length=200, description="The id of the process, from list_processes.")
 ]
 Limit = Annotated[int, Meta(ge=1, le=500, description="At most so many.")]
-Skip = Annotated[int, Meta(ge=0, description="Leave out so many at the beginning: `next` of the answer before.")]
+Skip = Annotated[int, whole(0, "Leave out so many at the beginning: `next` of the answer before.")]
 
 
 class Arguments(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +56,8 @@ class Arguments(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = ""
     start: Annotated[
-        int, Meta(ge=0, description="With path: begin at this character of a text, or at this item of a list.")
+        int,
+        whole(0, "With path: begin at this character of a text, or at this item of a list."),
     ] = 0
 
 

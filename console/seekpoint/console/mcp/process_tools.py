@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from seekpoint.console.mcp.declarations import Arguments, Document, Limit, ProcessId, Tool, ToolCall, ToolFailed
+from seekpoint.console.mcp.declarations import Arguments, Document, Limit, ProcessId, Tool, ToolCall, ToolFailed, whole
 from seekpoint.console.services.arguments.process_query import SORTS, STATUSES, ProcessQuery
 from seekpoint.producers.durable.replay.call_records import CALL_KINDS
 
@@ -97,10 +97,8 @@ def _check_word(option: str, word: str | None, words: tuple[str, ...]) -> None:
 # --- show_state -------------------------------------------------------------------------------------------------------
 class _ShowState(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     process_id: ProcessId
-    at_seq: Annotated[int, Meta(ge=1, description="The state right after the entry with this seq.")] | None = None
-    at_offset: Annotated[int, Meta(ge=0, description="The state as of this offset of the log, inclusive.")] | None = (
-        None
-    )
+    at_seq: Annotated[int, whole(1, "The state right after the entry with this seq.")] | None = None
+    at_offset: Annotated[int, whole(0, "The state as of this offset of the log, inclusive.")] | None = None
     at_time: Annotated[Time, Meta(description="The state before this time.")] | None = None
 
 
@@ -203,9 +201,9 @@ class _ListEntries(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = ()
     from_offset: Annotated[
         int,
-        Meta(ge=0, description="Only entries at this offset of the log and behind it: `next` of the answer before."),
+        whole(0, "Only entries at this offset of the log and behind it: `next` of the answer before."),
     ] = 0
-    from_seq: Annotated[int, Meta(ge=1, description="Only from the entry with this seq on.")] | None = None
+    from_seq: Annotated[int, whole(1, "Only from the entry with this seq on.")] | None = None
     newest: Annotated[bool, Meta(description="The last entries instead of the first ones, in log order.")] = False
     limit: Limit = 20
 
@@ -252,12 +250,10 @@ class _CompareProcesses(Arguments, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def _compare_processes(call: ToolCall, given: _CompareProcesses) -> Document:
-    from msgspec import to_builtins
-
-    from seekpoint.console.services.histories.process_diff import process_diff
+    from seekpoint.console.services.histories.process_diff import diff_facts, process_diff
 
     found = process_diff(call.target, given.left, given.right)
-    return {"is_same": found.is_empty, **to_builtins(found)}
+    return {"is_same": found.is_empty, **diff_facts(found)}
 
 
 PROCESS_TOOLS = (

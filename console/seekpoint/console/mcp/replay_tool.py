@@ -51,6 +51,10 @@ async def _check_replay(call: ToolCall, given: _CheckReplay) -> Document:
             "NoCode", "this server has no code to check",
             "ask the user to start it with the modules of the agents: seekpoint mcp -m shop.agents",
         )  # fmt: skip
+    for name in ("agent", "since", "detail"):
+        text = getattr(given, name)
+        if text is not None and not text.isprintable():
+            raise ToolFailed("InvalidArgument", f"{name} is {text!r}"[:200], "give a text without control characters")
     if given.every not in ("open", "all"):
         raise ToolFailed("InvalidArgument", f"every is {given.every!r}", "give open or all")
     command = [sys.executable, "-m", "seekpoint", "replay-check", *_words(call, given)]
@@ -104,7 +108,7 @@ def _failure(said: list[str], code: int) -> ToolFailed:
     error: Any = None
     with suppress(orjson.JSONDecodeError, KeyError, TypeError):
         error = orjson.loads(said[-1])["error"] if said else None
-    if isinstance(error, dict):
+    if isinstance(error, dict) and {"code", "message"} <= error.keys():
         return ToolFailed(error["code"], error["message"], error.get("advice", ""), error.get("facts"))
     text = " | ".join(said[-_STDERR_LINES_MAX:]) or "it said nothing"
     return ToolFailed(

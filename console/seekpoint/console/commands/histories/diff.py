@@ -31,14 +31,12 @@ def diff(target: CommandTarget, left: _Side, right: _Side, wide: Wide = False, j
 
     Exits with 1 if they differ.
     """
-    from seekpoint.console.services.histories.process_diff import process_diff
+    from seekpoint.console.services.histories.process_diff import diff_facts, process_diff
 
     target.reachable()
     found = process_diff(target, left, right)
     if json:
-        from msgspec import to_builtins
-
-        emit_json({**to_builtins(found), "is_empty": found.is_empty})
+        emit_json({**diff_facts(found), "is_empty": found.is_empty})
     else:
         emit_table(diff_columns(left, right), [*diff_rows(found)], wide=wide)
         say(same_line(found))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 from datetime import datetime
-from math import isfinite
 
 import typer
 
 __all__ = ["parse_time", "since_us"]
 
 _AGO = re.compile(r"(\d{1,9})(s|min|m|h|d)( ago)?")
+_SECONDS_MAX = 253_402_300_800
+"""The year 10000: milliseconds, given for seconds, lie behind it."""
 _UNITS_S = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 
@@ -41,7 +42,7 @@ def parse_time(text: str, option: str = "--at-time") -> datetime | float:
         return time.time() - int(ago[1]) * _UNITS_S[ago[2]]
     try:
         seconds = float(text)
-        if isfinite(seconds):
+        if abs(seconds) < _SECONDS_MAX:
             return seconds
     except ValueError:
         pass

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.producers.history.comparing import ProcessDiff
 
-__all__ = ["process_diff"]
+__all__ = ["diff_facts", "process_diff"]
 
 
 def process_diff(target: CommandTarget, left: str, right: str) -> ProcessDiff:
@@ -23,6 +23,16 @@ def process_diff(target: CommandTarget, left: str, right: str) -> ProcessDiff:
     one = whole_history(target.recoverer, one_id)
     other = one if other_id == one_id else whole_history(target.recoverer, other_id)
     return compare(one, other, one_seq, other_seq, target.log.limits)
+
+
+def diff_facts(found: ProcessDiff) -> dict[str, Any]:
+    """Return what differs as JSON data. A number that is too large for it is written as the journal has it."""
+    from msgspec import to_builtins
+
+    from seekpoint.console.render.json_numbers import with_json_numbers
+
+    facts: dict[str, Any] = with_json_numbers(to_builtins(found))
+    return facts
 
 
 def _moment(target: CommandTarget, name: str) -> tuple[str, int | None]:
