@@ -97,6 +97,7 @@ async def test_a_fenced_owner_has_no_results_to_repeat(node: Node, log: MemoryLo
     await process.record("work", 1, entry_id=ID)
     async with Node.in_memory(log, node_id="other") as other, other.open("p", take_over=True):
         with pytest.raises(Fenced):
+            await process.record("late", 2)  # behind the other one's claim
             await process.confirm()
         with pytest.raises(Fenced):
             await process.record("work", 1, entry_id=ID)

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,9 @@ class Api(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.asked: list[str] = []
+        self.stalls = threading.Event()
+        """While it is set, a stream stands still before its end."""
+        self.go_on = threading.Event()
 
     @property
     def url(self) -> str:
@@ -85,8 +89,11 @@ class _Handler(BaseHTTPRequestHandler):
         )
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        for piece in (*pieces, b""):
-            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        with suppress(ConnectionError):  # the program was killed
+            for left, piece in zip(range(len(pieces), -1, -1), (*pieces, b""), strict=True):
+                if is_stream and left == 2 and self.server.stalls.is_set():
+                    self.server.go_on.wait(60)
+                self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Say nothing."""
@@ -107,11 +114,14 @@ def test_a_killed_program_asks_only_for_what_is_not_recorded(api: Api, tmp_path:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable, str(program), api.url, str(tmp_path / "journal.db")]
+    api.stalls.set()
     for stops_after in (103, 2):
         with subprocess.Popen([*command, str(stops_after)], stdout=subprocess.PIPE, text=True) as killed:
             assert killed.stdout is not None
             assert killed.stdout.readline() == "stopped\n"
             killed.send_signal(signal.SIGKILL)
+        api.stalls.clear()
+        api.go_on.set()
     assert api.asked == ["openai_chat whole", "openai_chat stream", "openai_chat stream"]
     done = subprocess.run([*command, "0"], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "call_abc123 I look it up — now. toolu_01T1x1fJ34qAmk2tNTrN7Up6\n"

@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 import time
+from functools import cache
 
 from agents import Agent, function_tool
 from agents.items import TResponseOutputItem
@@ -21,15 +22,21 @@ from seekpoint import Effect, Node, Process, agent
 from seekpoint.adapters.openai_agents import DurableRunner
 from seekpoint.errors import EffectUnknown
 
-JOURNAL, LEDGER, TURNS = sys.argv[1], sys.argv[2], int(sys.argv[3])
+JOURNAL, LEDGER = [*sys.argv, "", ""][1:3]
+TURNS = int(sys.argv[3]) if __name__ == "__main__" else 0
 PROCESS = "case-1"
 BEGAN = time.monotonic()
-_ledger = os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+
+@cache
+def ledger() -> int:
+    """Open the ledger at its first line."""
+    return os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
 def note(call: str) -> None:
     """Write a line that outlives this program."""
-    os.write(_ledger, f"{os.getpid()} {call} {time.monotonic() - BEGAN:.4f}\n".encode())
+    os.write(ledger(), f"{os.getpid()} {call} {time.monotonic() - BEGAN:.4f}\n".encode())
 
 
 def outputs_before(turn: int) -> int:

@@ -20,6 +20,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import agents
 import confluent_kafka.admin
 import fastavro
 import faust
@@ -49,6 +50,7 @@ POSIX_NAMES = {
     select: "epoll poll",
 }
 CLIENTS = (
+    agents,
     importlib.import_module("aiokafka"),
     confluent_kafka,
     fastavro,
