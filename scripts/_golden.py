@@ -25,7 +25,7 @@ TRACE_PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def make_golden(release: str) -> Golden:
-    """What this code writes, as the golden release ``release``. The same code gives the same file."""
+    """Return what this code writes, as the golden release ``release``. The same code gives the same file."""
     history = _history()
     state = _folded(history)
     return Golden(
@@ -208,7 +208,7 @@ _USAGE = '{"input_tokens":90,"output_tokens":10}'
 
 
 def _disputed(seq: int) -> list[Entry]:
-    """What others write meanwhile, and who owns the process then."""
+    """Return what others write meanwhile, and who owns the process then."""
     return [
         _external(22, b.CancelRequested("enough")),
         _external(28, b.ResumeRequested("it is fine")),

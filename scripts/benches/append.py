@@ -222,7 +222,7 @@ async def opened(node: Node, index: int) -> Process:
 
 
 def loop_of(process: Process) -> Callable[[], Awaitable[object]]:
-    """What one process does over and over."""
+    """Return the loop that one process goes through."""
     return lambda: process.update("status", "checking the order, a text of an ordinary length for a value")
 
 

@@ -67,12 +67,12 @@ def turn(number: int) -> list[TResponseInputItem]:
 
 
 def adds(session: Session) -> Callable[[int], Awaitable[object]]:
-    """What adds a turn."""
+    """Return the call that adds a turn."""
     return lambda number: session.add_items(turn(number))
 
 
 def reads(session: Session) -> Callable[[int], Awaitable[object]]:
-    """What reads the newest items."""
+    """Return the call that reads the newest items."""
     return lambda _: session.get_items(limit=10)
 
 

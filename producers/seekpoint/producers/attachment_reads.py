@@ -17,7 +17,7 @@ __all__ = ["AttachmentPort", "AttachmentReads", "blobs_of", "read_attached"]
 
 
 class AttachmentPort(Protocol):
-    """What the call needs: the journal, and the blob store."""
+    """The parts of a node that reading an attachment needs: the journal, and the blob store."""
 
     reader: LogReader
 

@@ -74,7 +74,7 @@ class SubmitOptions(TypedDict, total=False):
 
 
 class RunStatus(FrozenStruct, frozen=True, kw_only=True):
-    """Where a run stands."""
+    """The progress of a run."""
 
     process_id: str
     stage: str

@@ -92,7 +92,7 @@ class ChildRuns(Protocol):
 
 
 class NodeServices(Journal, Protocol):
-    """What a session uses of the node that owns the process."""
+    """The parts of the owning node that a session uses."""
 
     settings: Settings
     clock: Clock

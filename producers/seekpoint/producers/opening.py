@@ -56,7 +56,7 @@ _LOOK_AGAIN_S = 0.25
 
 
 class OpenRequest(FrozenStruct, frozen=True, kw_only=True):
-    """How a process is to be opened."""
+    """The options with which a process is opened."""
 
     process_id: str
     cause: Cause

@@ -38,7 +38,7 @@ __all__ = ["Acknowledged", "Process", "ProcessNode", "durable_side"]
 
 
 class ProcessNode(AgentNode, Protocol):
-    """What the code that runs as a process may ask of its node: the calls of ``Node`` that tell other processes."""
+    """The calls of a node that the code of a process may make: those that tell other processes something."""
 
     async def signal(
         self, process_id: str, name: str, payload: Any = None, *, actor: str | None = None,

@@ -1,4 +1,4 @@
-"""Which items and namespaces of a store a search wants. Pure."""
+"""Choose the items and namespaces of a store that a search wants. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored of a thread, and the changes that may be made to it, as plain data."""
+"""Plain data: the stored parts of a thread, and the changes that may be made to them."""
 
 from __future__ import annotations
 

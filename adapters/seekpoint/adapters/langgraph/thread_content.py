@@ -89,7 +89,7 @@ class Namespace:
 
 @dataclass(slots=True)
 class Change:
-    """What one entry sets and deletes."""
+    """The context values that one entry sets, and the keys that it deletes."""
 
     values: dict[str, Json] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)

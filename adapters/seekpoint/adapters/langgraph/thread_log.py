@@ -44,7 +44,7 @@ _Part = TypeVar("_Part", StoredValue, StoredWrite)
 
 
 class OutdatedError(Exception):
-    """What was chosen by an older history: choose again."""
+    """The removal was chosen by an older history than the thread has now: choose again."""
 
 
 class _Asked(NamedTuple):

@@ -13,7 +13,7 @@ _OVER = frozenset({"response.completed", "response.failed", "response.incomplete
 
 
 class StreamSummary:
-    """What the events of one stream have told so far."""
+    """The parts of an answer that the events of one stream have told so far."""
 
     def __init__(self) -> None:
         self._model: str | None = None

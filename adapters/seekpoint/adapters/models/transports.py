@@ -65,7 +65,7 @@ def module_of(client: _Http) -> _Http:
 
 
 class _Shared:
-    """What both transports do without sending."""
+    """The part that both transports share: all but the sending."""
 
     def __init__(self, process: Any, api: Api, inner: _Http, module: _Http, options: ModelOptions) -> None:
         self.process = process

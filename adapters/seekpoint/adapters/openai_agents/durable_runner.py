@@ -158,7 +158,7 @@ def _install() -> None:
 
 
 class _NestedRuns(AgentRunner):
-    """What ``Runner.run`` calls: runs inside of a ``DurableRunner`` are durable, all others are as before."""
+    """The runner behind ``Runner.run``: runs inside of a ``DurableRunner`` are durable, all others are as before."""
 
     def __init__(self, outside: AgentRunner) -> None:
         super().__init__()

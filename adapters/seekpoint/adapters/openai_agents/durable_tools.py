@@ -61,7 +61,7 @@ def _recorded(tool: FunctionTool, calls: RunCalls) -> FunctionTool:
 
 
 class _RecordedInvoker:
-    """What the SDK calls for a tool. Other attributes are those of the tool's own function."""
+    """A function that the SDK calls in place of a tool's own. Other attributes are those of the tool's own function."""
 
     def __init__(self, tool: FunctionTool, calls: RunCalls) -> None:
         self._tool = tool

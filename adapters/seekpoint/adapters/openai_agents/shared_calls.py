@@ -12,7 +12,7 @@ __all__ = ["SharedCalls", "shared_calls"]
 
 
 class SharedCalls(Protocol):
-    """What a session asks of its process."""
+    """The calls that a session makes on its process."""
 
     async def read(self) -> State:
         """Return the state as of now."""

@@ -1,4 +1,4 @@
-"""What the demo does after the workers ended: empty Redis, and recover a long process from each of the three tiers."""
+"""The last part of the demo, after the workers ended: empty Redis, and recover a long process from each tier."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _logger = logging.getLogger("seekpoint.console")
 
 
 class Answer(NamedTuple):
-    """What a call gets."""
+    """The answer to one call of a tool."""
 
     document: Document
     is_error: bool

@@ -29,7 +29,7 @@ class Cut(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """How much of each value is shown."""
+    """The room that each value may take in a result."""
 
     characters: int
     items: int

@@ -1,4 +1,4 @@
-"""How tools are declared: a name, a description, a struct of arguments, and a function that returns a document."""
+"""Declare tools: a name, a description, a struct of arguments, and a function that returns a document."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Skip = Annotated[int, whole(0, "Leave out so many at the beginning: `next` of th
 
 
 class Arguments(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every tool takes."""
+    """The arguments that every tool takes."""
 
     path: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""What all routes share: the journal, the board of processes, authentication, templates."""
+"""The parts that all routes share: the journal, the board of processes, authentication, templates."""
 
 from __future__ import annotations
 

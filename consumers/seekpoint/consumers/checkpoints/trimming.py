@@ -31,7 +31,7 @@ class Deleter(Protocol):
 
 
 class Trimmed(FrozenStruct, frozen=True, kw_only=True):
-    """What a trim deleted, or would delete, from one partition."""
+    """The part of one partition that a trim deleted, or would delete."""
 
     partition: int
     low: int

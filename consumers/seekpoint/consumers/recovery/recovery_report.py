@@ -17,7 +17,7 @@ __all__ = ["LastCheckpoint", "Recovered", "Report", "is_known"]
 
 
 class Report(FrozenStruct, frozen=True, kw_only=True):
-    """How a state was recovered, and what that cost. Offsets are of the process's partition."""
+    """The way in which a state was recovered, and its cost. Offsets are of the process's partition."""
 
     tier: Tier
     seek_point: int

@@ -110,7 +110,7 @@ class DurableProcess:
 
     @cached_property
     def effects(self) -> EffectContext:
-        """What the effects of this process share."""
+        """The parts that the effects of this process share."""
         from seekpoint.producers.durable.effects.effect_context import EffectContext
 
         return EffectContext(self.session)

@@ -45,7 +45,7 @@ class Acknowledged(NamedTuple):
 
 
 class Journal(Protocol):
-    """What durable calls read from other processes, and write to them."""
+    """The calls by which durable code reads other processes, and writes to them."""
 
     async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
         """Return the state of a process as of now, or as of ``at_offset``."""
@@ -121,7 +121,7 @@ class Session(Journal, Protocol):
 
     @property
     def tracer(self) -> Tracer | None:
-        """What emits spans of its calls; None if nothing does."""
+        """The tracer that emits spans of its calls; None if there is none."""
         ...
 
     # --- state

@@ -98,7 +98,7 @@ class ProcessRecord(NamedTuple):
 
 
 class RecordSelection(FrozenStruct, frozen=True, kw_only=True):
-    """Which records are wanted."""
+    """The choice of records."""
 
     kinds: frozenset[str] | None
     applied: bool
@@ -147,7 +147,7 @@ class DeletedSinceError(Exception):
 
 
 class ReadEnd(FrozenStruct, frozen=True):
-    """Where a read of a process has ended: everything below ``position`` is in ``state``."""
+    """The end of a read of a process: everything below ``position`` is in ``state``."""
 
     state: State
     position: int

@@ -44,7 +44,7 @@ _SIDES = ("fork", "parent")
 
 
 class PromoteRequest(FrozenStruct, frozen=True, kw_only=True):
-    """What to merge. Raises ``InvalidSetting`` for an unknown side."""
+    """A request to promote a fork. Raises ``InvalidSetting`` for an unknown side."""
 
     fork_id: str
     prefer: str | Mapping[str, str] | None = None
@@ -66,7 +66,7 @@ class PromoteRequest(FrozenStruct, frozen=True, kw_only=True):
 
 
 class PromotePlan(FrozenStruct, frozen=True, kw_only=True):
-    """What a promotion does. A dry run returns it and writes nothing."""
+    """The plan of a promotion. A dry run returns it and writes nothing."""
 
     fork_id: str
     parent_id: str

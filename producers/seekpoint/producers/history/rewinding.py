@@ -44,7 +44,7 @@ EFFECT_WAYS = ("keep", "compensate")
 
 
 class RewindRequest(FrozenStruct, frozen=True, kw_only=True):
-    """What to go back to, and how. Raises ``InvalidSetting`` for an unknown mode, and for what does not go together."""
+    """A request to rewind. Raises ``InvalidSetting`` for an unknown mode, and for options that exclude each other."""
 
     process_id: str
     to: HistoryPoint | None = None
@@ -94,7 +94,7 @@ class ForgottenCall(FrozenStruct, frozen=True, kw_only=True):
 
 
 class RewindPlan(FrozenStruct, frozen=True, kw_only=True):
-    """What a rewind does. A dry run returns it and writes nothing."""
+    """The plan of a rewind. A dry run returns it and writes nothing."""
 
     process_id: str
     mode: str

@@ -98,7 +98,7 @@ class Tailer:
 
     @property
     def rounds(self) -> int:
-        """How often the thread has polled. It stands still if this does not rise while it is not idle."""
+        """The number of polls of the thread. The thread hangs if this does not rise while it is not idle."""
         return self._follower.rounds
 
     # --- the tails of partitions

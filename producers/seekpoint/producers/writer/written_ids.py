@@ -1,4 +1,4 @@
-"""Which entry ids a process has: whoever repeats an append with the same id gets the first result."""
+"""Find the entry ids that a process has: whoever repeats an append with the same id gets the first result."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class _CheckedNames(StructMeta):
 
 
 class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames):
-    """Where a journal is and how a node behaves: checked at construction, printed without secrets, picklable.
+    """The place of a journal and the behaviour of a node: checked at construction, printed without secrets, picklable.
 
     ``Settings(...)`` takes keywords only; ``Settings.load()`` also reads the environment and ``seekpoint.toml``.
     ``dataclasses.replace`` returns a checked copy. All three raise ``InvalidSetting``, which names the setting and its

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Shape(NamedTuple):
-    """What a mask does to a JSON value. ``names`` is the path of the value; "*" in it is the key of its member.
+    """The effect of a mask on a JSON value. ``names`` is the path of the value; "*" in it is the key of its member.
 
     ``plain``: nothing to mask. ``text``: a text, except a word in ``words``. ``optional_text``: a text that becomes
     null where a mask drops it. ``json``, ``optional_json``: a dynamic value as JSON text. ``name``: a text in which

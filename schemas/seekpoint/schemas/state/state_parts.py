@@ -127,7 +127,7 @@ class Attachment(StateValue, frozen=True):
 
 
 class RunFailures(StateValue, frozen=True):
-    """How often runs of the process have failed, and when it is tried again."""
+    """The count of failed runs of the process, and the time of the next try."""
 
     count: Count
     seq: int

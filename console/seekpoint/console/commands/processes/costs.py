@@ -64,7 +64,7 @@ def costs(
 
 
 class _Sum:
-    """What the processes of one group spent."""
+    """The costs of the processes of one group."""
 
     def __init__(self) -> None:
         self._spent: list[Mapping[str, str]] = []

@@ -1,1 +1,1 @@
-"""What commands share to read their arguments: options, moments, files of prices, agents, the journal they work on."""
+"""Read the arguments of commands: options, moments, files of prices, agents, the journal to work on."""

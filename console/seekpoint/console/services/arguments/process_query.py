@@ -1,4 +1,4 @@
-"""Which processes a listing wants, and in which order. Pure: it decides from summaries alone."""
+"""Choose and sort the processes of a listing. Pure: it decides from summaries alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a process can be redriven, resumed, suspended or cancelled as it is now. Pure: they look at its state."""
+"""Check that a process can be redriven, resumed, suspended or cancelled as it is now. Pure: by its state alone."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What runs until it is stopped: the services behind ``seekpoint serve`` and workers, their health and metrics."""
+"""The services behind ``seekpoint serve`` and workers: they run until they are stopped, with health and metrics."""

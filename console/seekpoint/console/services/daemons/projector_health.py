@@ -69,7 +69,7 @@ class ProjectorHealth:
 
     @property
     def not_ready(self) -> str | None:
-        """Why the projector does not do its work yet, or any more; None while it does."""
+        """The reason why the projector does not do its work yet, or any more; None while it does."""
         if self.lags is None:
             return "it has not begun to work"
         return None if self.is_well else f"no progress for {self.stalled_s:.0f} s"

@@ -1,1 +1,1 @@
-"""What is true of a journal now: nodes, Redis, partitions, dead letters, effects."""
+"""Facts about a journal as it is now: nodes, Redis, partitions, dead letters, effects."""

@@ -1,4 +1,4 @@
-"""What the command and the web console show of a dead letter: its place, its bytes, and what can be read of them."""
+"""Facts about a dead letter, for the command and the web console: place, bytes, and what can be read of them."""
 
 from __future__ import annotations
 

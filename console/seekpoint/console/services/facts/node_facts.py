@@ -1,4 +1,4 @@
-"""What the heartbeats of a journal say of its nodes: workers, dispatchers, and programs that run agents themselves."""
+"""Facts about nodes, from a journal's heartbeats: workers, dispatchers, and programs that run agents themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the view and the checkpoints of each partition are behind the log."""
+"""The lag of each partition: how far its view and its checkpoints are behind the log."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What commands read from the histories of processes."""
+"""Read the histories of processes, for commands."""

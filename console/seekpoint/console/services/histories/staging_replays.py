@@ -1,4 +1,4 @@
-"""Which clusters a replay knows, where it saves its progress, and how far it is."""
+"""The clusters that a replay knows, the place where it saves its progress, and how far it is."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class RedriveRequest(ControlRequest, frozen=True, kw_only=True, forbid_unknown_f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """What a process can be told. ``facts`` raises why not, or returns what its consequences depend on."""
+    """A verb that a process can be told. ``facts`` raises why not, or returns what its consequences depend on."""
 
     name: str
     past: str

@@ -74,7 +74,7 @@ class MomentRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fie
 
 # --- rewind
 class RewindRequest(MomentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to go back to, and how."""
+    """A request to rewind: the point to go back to, and the mode."""
 
     mode: Literal["both", "conversation_only", "code_only", "summarize"] = "both"
     effects: Literal["keep"] | None = None

@@ -29,7 +29,7 @@ LOOK_S = 20.0
 
 
 class ReplayRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is copied where, and how fast."""
+    """A request to replay: the source, the target and the speed."""
 
     into: Annotated[str, Meta(min_length=3, max_length=400)]
     """``CLUSTER/TOPIC``, with a cluster of ``seekpoint.toml`` that is marked as staging."""

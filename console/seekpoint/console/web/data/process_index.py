@@ -1,4 +1,4 @@
-"""What the console remembers of a process's history: a mark for each entry, by which a page finds its entries."""
+"""An index of a process's history: a mark for each entry, by which a page finds its entries."""
 
 from __future__ import annotations
 

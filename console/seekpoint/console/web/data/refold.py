@@ -40,7 +40,7 @@ class ComparedState(FrozenStruct, frozen=True, kw_only=True):
 
 
 class Refold(FrozenStruct, frozen=True, kw_only=True):
-    """What a fold of the log says of the stored states of a process."""
+    """The comparison of a process's stored states with a fold of the log."""
 
     process_id: str
     agrees: bool

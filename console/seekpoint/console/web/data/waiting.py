@@ -1,4 +1,4 @@
-"""What waits for a person: open gates, and effects of which nobody knows whether they happened."""
+"""Find what waits for a person: open gates, and effects of which nobody knows whether they happened."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class EffectRow(FrozenStruct, frozen=True, kw_only=True):
 
 
 class Waiting(FrozenStruct, frozen=True, kw_only=True):
-    """What waits for a person. Gates with the earliest deadline come first."""
+    """The gates and effects that wait for a person. Gates with the earliest deadline come first."""
 
     gates: list[GateRow]
     effects: list[EffectRow]

@@ -23,7 +23,7 @@ __all__ = ["OPERATIONS", "PAGES"]
 
 
 class LettersQuery(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters a list has."""
+    """The choice of dead letters for a list."""
 
     text: str | None = None
     """Only those whose place, key or error has this text, in any case."""

@@ -1,4 +1,4 @@
-"""What differs between two moments: of one process, of two, of a fork and its parent."""
+"""Compare two moments: of one process, of two, of a fork and its parent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DifferencesQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class DifferencesAnswer(FrozenStruct, frozen=True, kw_only=True):
-    """What differs. Offsets, times and counters are not compared."""
+    """The differences. Offsets, times and counters are not compared."""
 
     process_id: str
     seq: int

@@ -37,7 +37,7 @@ _VALUES_MAX = 20
 
 
 class EntriesQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which entries, and where the page begins: at an offset, at a seq, or right before an offset."""
+    """The choice of entries, and where the page begins: at an offset, at a seq, or right before an offset."""
 
     kind: Annotated[tuple[Text, ...], Meta(max_length=_VALUES_MAX)] = ()
     """One of these. A custom entry has its own kind, and ``custom``."""

@@ -24,7 +24,7 @@ _PROMOTIONS_MAX = 200
 
 
 class Promotion(FrozenStruct, frozen=True, kw_only=True):
-    """What a fork did, taken over by the process from which it was forked."""
+    """A promotion: the process took over what its fork did."""
 
     process_id: str
     """The process that took it over."""

@@ -1,4 +1,4 @@
-"""What waits for a person: all open gates, all effects in doubt; and one of them whole, with the forms to answer it."""
+"""Show what waits for a person: all open gates, all effects in doubt; and one of them whole, with its forms."""
 
 from __future__ import annotations
 

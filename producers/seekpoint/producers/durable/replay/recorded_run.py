@@ -63,7 +63,7 @@ def ended_by(entry: Entry, before: Mapping[str, Call], draft: Draft) -> Iterator
 
 
 class Admission:
-    """Which entries of a process are valid: not those of fenced owners, and no duplicates."""
+    """Tell the valid entries of a process: not those of fenced owners, and no duplicates."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, draft: Draft | None = None) -> None:
         self.draft = draft or Draft()
