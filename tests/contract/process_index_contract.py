@@ -43,6 +43,10 @@ async def check_index(writer: Node, readers: list[Node]) -> None:
             assert f"thread/2-{number}" in await _ids(node, prefix="thread/2", after="thread/2")
             newest = [one async for one in node.processes(prefix=f"thread/2-{number}")]
             assert [(one.seq, one.status) for one in newest] == [(1, "created")]
+            many = await node.recover_many(["case/owned", f"thread/2-{number}", "nobody"])
+            assert [(name, one.known, one.state.seq) for name, one in many.items()] == [
+                ("case/owned", True, 2), (f"thread/2-{number}", True, 1), ("nobody", False, 0),
+            ]  # fmt: skip
     await writer.delete("thread/2-1")
     for node in readers:
         assert await _ids(node, prefix="thread/2-") == ["thread/2-0", "thread/2-2"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.node_runtime import NodeRuntime
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.recovery_report import Recovered
     from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.producers.history.process_records import ProcessRecord
     from seekpoint.producers.history.record_reads import RecordReads
@@ -83,6 +84,13 @@ class ReadCalls:
             async for batch in found:
                 for one in batch:
                     yield one
+
+    async def recover_many(self, process_ids: Iterable[str]) -> dict[str, Recovered]:
+        """Return the states of many processes as of now, by id, with at most one scan of a partition.
+
+        An unknown process is no error here: its ``known`` is False. Raises what a recovery raises.
+        """
+        return await self._runtime.recovery.recover_many(process_ids)
 
 
 def _log_no_view(why: str) -> None:

@@ -151,6 +151,7 @@ class SyncNode(_SyncMain):
         rerun_many = blocking(_target.rerun_many)
         run = blocking(_target.run)
         recover = blocking(_target.recover)
+        recover_many = blocking(_target.recover_many)
         entries = blocking(_target.entries)
         records = blocking(_target.records)
         read_attachment = blocking(_target.read_attachment)

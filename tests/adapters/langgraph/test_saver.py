@@ -363,7 +363,7 @@ def test_a_saver_needs_a_node_that_runs() -> None:
     """It says where to make it."""
     with pytest.raises(Refused, match="event loop"):
         SeekpointSaver(Node.in_memory())
-    with pytest.raises(Refused, match="not started"):
+    with pytest.raises(HandleClosed, match="not started"):
         SeekpointSaver(SyncNode.in_memory())
 
 

@@ -20,7 +20,7 @@ class NodeCalls:
 
     def __init__(self, node: Node | SyncNode) -> None:
         if isinstance(node, SyncNode):
-            self.node, self._loop = _inner(node)
+            self.node, self._loop = node.call(_inner)
             return
         try:
             self._loop = asyncio.get_running_loop()
@@ -87,10 +87,5 @@ class NodeCalls:
             yield item
 
 
-def _inner(node: SyncNode) -> tuple[Node, asyncio.AbstractEventLoop]:
-    raw: Any = node
-    try:
-        return raw._target, raw._looped._loop
-    except AttributeError:
-        hint = "make the adapter inside `with SyncNode.connect() as node`"
-        raise Refused("the node was not started", hint=hint) from None
+async def _inner(node: Node) -> tuple[Node, asyncio.AbstractEventLoop]:
+    return node, asyncio.get_running_loop()
