@@ -96,7 +96,7 @@ class ThreadLog:
         return self._content
 
     async def history(self) -> tuple[ThreadContent, ThreadHistory]:
-        """Return content and history as of now. Reads only what was written since the last time."""
+        """Return content and history as of now. Reads the log only if the thread has grown since the last time."""
         async with self._reading:
             content = await self.content()
             history = self._history or ThreadHistory()
