@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import datetime
+from math import isfinite, nan
 
 import typer
 
@@ -42,10 +43,12 @@ def parse_time(text: str, option: str = "--at-time") -> datetime | float:
         return time.time() - int(ago[1]) * _UNITS_S[ago[2]]
     try:
         seconds = float(text)
-        if abs(seconds) < _SECONDS_MAX:
-            return seconds
     except ValueError:
-        pass
+        seconds = nan
+    if abs(seconds) < _SECONDS_MAX:
+        return seconds
+    if isfinite(seconds):
+        raise typer.BadParameter(f"{text} is out of range; give seconds since 1970", param_hint=option)
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
