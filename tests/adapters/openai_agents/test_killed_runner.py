@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -14,13 +13,13 @@ from seekpoint import Settings, SyncNode
 
 
 def _check(run: KilledRunner, kills: int) -> None:
-    """No call is made twice but those in flight at a kill, no payment twice; the next call comes in a second mostly."""
+    """No call is made twice but those in flight at a kill, no payment twice; the next call comes within a second."""
     print(run)
     assert run.wrong == []
     assert run.kills == kills
     assert run.repeated["model"] + run.repeated["look"] // 2 <= kills
     assert run.repeated["pay"] == 0
-    assert median(run.first_calls_s) <= 1.0
+    assert max(run.first_calls_s) <= 1.0
 
 
 def _in_a_file(tmp_path: Path, kills: int, turns: int, seed: int) -> None:

@@ -86,7 +86,8 @@ async def test_nodes_that_write_at_once_leave_each_other_a_turn(node: Node, othe
 
 async def test_a_claim_is_used_before_the_next_one(node: Node, other: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that has claimed the process gets the time to write: the others wait for it, and for no longer."""
-    monkeypatch.setattr(shared_claim, "_TURN_MIN_S", 0.5)
+    monkeypatch.setattr(shared_claim, "_TURN_MIN_S", 60.0)
+    monkeypatch.setattr(shared_claim, "_TURN_MAX_S", 60.0)
     mine, theirs = await _shared(node), await _shared(other)
     await mine.record("work", 1)
     appends = runtime_of(other).shared_writes
