@@ -24,7 +24,7 @@ NOT_LOADED = (
     "seekpoint.producers.health",
     "seekpoint.producers.history",
     "seekpoint.producers.replay_checking",
-    "seekpoint.producers.schedule_table",
+    "seekpoint.producers.runs.schedule_table",
     "seekpoint.producers.shared_client",
     "seekpoint.producers.sync_process",
     "seekpoint.producers.tail.followed_values",

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.failures.failure_classes import register_failure
     from seekpoint.producers.durable.steps.rates import Rate
     from seekpoint.producers.durable.waits.child_runs import Child
-    from seekpoint.producers.failed_runs import FailedRun
     from seekpoint.producers.health.serve_health import HealthServer, serve_health
     from seekpoint.producers.history.comparing import ComparedCall, ProcessDiff
     from seekpoint.producers.history.history_points import HistoryPoint
@@ -52,7 +51,8 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.process_pool import ProcessPool
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
-    from seekpoint.producers.schedule_table import ScheduleStatus
+    from seekpoint.producers.runs.failed_runs import FailedRun
+    from seekpoint.producers.runs.schedule_table import ScheduleStatus
     from seekpoint.producers.shared_client import Shared
     from seekpoint.producers.shared_writing.append_request import Appended
     from seekpoint.producers.shared_writing.shared_process import SharedProcess
@@ -72,7 +72,7 @@ else:  # loaded at first use
             "Dispatcher": "seekpoint.producers.dispatch.dispatcher",
             "Divergence": "seekpoint.producers.replay_checking",
             "Effect": "seekpoint.producers.durable.effects.effect_resolution",
-            "FailedRun": "seekpoint.producers.failed_runs",
+            "FailedRun": "seekpoint.producers.runs.failed_runs",
             "HealthServer": "seekpoint.producers.health.serve_health",
             "HistoryPoint": "seekpoint.producers.history.history_points",
             "Invocation": "seekpoint.producers.durable.content.invocation",
@@ -90,7 +90,7 @@ else:  # loaded at first use
             "Rerun": "seekpoint.producers.history.rerunning",
             "RewindPlan": "seekpoint.producers.history.rewinding",
             "RunStatus": "seekpoint.producers.client",
-            "ScheduleStatus": "seekpoint.producers.schedule_table",
+            "ScheduleStatus": "seekpoint.producers.runs.schedule_table",
             "ScoredRerun": "seekpoint.producers.history.many_reruns",
             "Shared": "seekpoint.producers.shared_client",
             "SharedProcess": "seekpoint.producers.shared_writing.shared_process",

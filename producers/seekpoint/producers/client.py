@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 from weakref import finalize
 
 from seekpoint.consumers import Recovered, Recovery
-from seekpoint.producers.asked_runs import AskedRun, result_rebuilder
 from seekpoint.producers.attachment_reads import AttachmentReads
 from seekpoint.producers.client_runtime import ClientRuntime
-from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
 from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
-from seekpoint.producers.failed_runs import FailedRun, failed_runs
-from seekpoint.producers.run_follower import RunFollower
-from seekpoint.producers.run_outcomes import is_over, run_result
-from seekpoint.producers.schedule_table import (
+from seekpoint.producers.node_calls.control_calls import ControlCalls
+from seekpoint.producers.runs.asked_runs import AskedRun, result_rebuilder
+from seekpoint.producers.runs.failed_runs import FailedRun, failed_runs
+from seekpoint.producers.runs.run_follower import RunFollower
+from seekpoint.producers.runs.run_outcomes import is_over, run_result
+from seekpoint.producers.runs.schedule_table import (
     TABLE_NAME,
     ScheduleStatus,
     ScheduleTable,
     change_table,
     schedule_statuses,
 )
-from seekpoint.producers.submission_sender import check_submission, send_submission
+from seekpoint.producers.runs.submission_sender import check_submission, send_submission
 from seekpoint.schemas.bodies.entry import new_id
 from seekpoint.schemas.config.settings import Settings, local_settings
 from seekpoint.schemas.errors import (

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from seekpoint.consumers.projector.heap import spare_collections
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.producers.agent_run import RECORDED, Recorded, refuse_mismatch, run_agent
-from seekpoint.producers.append_calls import AppendCalls
 from seekpoint.producers.attachment_reads import AttachmentReads
-from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, check_is_agent
 from seekpoint.producers.durable.steps.agent_values import GivenInput
-from seekpoint.producers.history_calls import HistoryCalls
+from seekpoint.producers.node_calls.append_calls import AppendCalls
+from seekpoint.producers.node_calls.control_calls import ControlCalls
+from seekpoint.producers.node_calls.history_calls import HistoryCalls
+from seekpoint.producers.node_calls.read_calls import ReadCalls
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
-from seekpoint.producers.read_calls import ReadCalls
 from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas.config.settings import Settings, local_settings

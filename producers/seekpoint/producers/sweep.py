@@ -23,8 +23,8 @@ from seekpoint.consumers.view.process_summary import Summary, summary_of
 from seekpoint.consumers.view.view_store import ViewBrowser
 from seekpoint.producers.client import Client
 from seekpoint.producers.client_runtime import ClientRuntime
-from seekpoint.producers.schedule_table import TABLE_NAME, ScheduleTable
-from seekpoint.producers.submission_sender import send_submission
+from seekpoint.producers.runs.schedule_table import TABLE_NAME, ScheduleTable
+from seekpoint.producers.runs.submission_sender import send_submission
 from seekpoint.producers.worker.scheduler import Scheduler
 from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.log.submissions import SubmissionRecord

@@ -14,7 +14,7 @@ import pytest
 from cuts import of_kind
 from lost_workers import vanish
 from seekpoint.producers import Agent, Client, Process, Retry, Worker, agent
-from seekpoint.producers.submission_sender import send_submission
+from seekpoint.producers.runs.submission_sender import send_submission
 from seekpoint.producers.worker import submitted_children
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b

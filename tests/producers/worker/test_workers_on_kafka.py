@@ -11,7 +11,7 @@ import pytest
 
 from seekpoint.producers import Client, Node, Process, Worker, agent
 from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
-from seekpoint.producers.schedule_table import TABLE_NAME, ScheduleTable
+from seekpoint.producers.runs.schedule_table import TABLE_NAME, ScheduleTable
 from seekpoint.schemas.config.settings import Settings
 
 pytestmark = pytest.mark.cluster

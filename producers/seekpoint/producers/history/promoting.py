@@ -18,7 +18,7 @@ from seekpoint.producers.history.content_parts import CALLS, changed_parts, part
 from seekpoint.producers.history.later_entries import entries_after
 from seekpoint.producers.opening import OpenRequest, end_restored_wait
 from seekpoint.producers.process import durable_side
-from seekpoint.producers.run_outcomes import is_over
+from seekpoint.producers.runs.run_outcomes import is_over
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (

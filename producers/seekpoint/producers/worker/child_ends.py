@@ -14,7 +14,7 @@ from functools import partial
 
 from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.producers.node_runtime import NodeRuntime
-from seekpoint.producers.run_outcomes import is_over
+from seekpoint.producers.runs.run_outcomes import is_over
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker.assessment import Assessment
 from seekpoint.schemas import bodies as b

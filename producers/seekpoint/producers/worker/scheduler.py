@@ -16,7 +16,7 @@ from hashlib import blake2b
 
 from seekpoint.producers.durable.session import SharedValue
 from seekpoint.producers.durable.steps.schedules import PLANNED_MAX, Schedule, firing_id, moment_text
-from seekpoint.producers.schedule_table import ScheduleTable
+from seekpoint.producers.runs.schedule_table import ScheduleTable
 from seekpoint.schemas.errors import SeekpointError, VersionConflict
 from seekpoint.schemas.log.submissions import SubmissionRecord
 from seekpoint.schemas.values.json_values import dump

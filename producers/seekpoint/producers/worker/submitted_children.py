@@ -10,8 +10,8 @@ from typing import Any
 from seekpoint.producers.durable.waits.children import ChildFailure
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.node_services import ChildRequest
-from seekpoint.producers.run_outcomes import failure_text_of, has_failed, is_over, refuse_other_run, run_result
-from seekpoint.producers.submission_sender import check_submission, send_submission
+from seekpoint.producers.runs.run_outcomes import failure_text_of, has_failed, is_over, refuse_other_run, run_result
+from seekpoint.producers.runs.submission_sender import check_submission, send_submission
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.log.submissions import SubmissionRecord

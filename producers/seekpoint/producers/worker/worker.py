@@ -23,8 +23,8 @@ from seekpoint.consumers.heartbeats.liveness import WorkerStatus
 from seekpoint.producers import journal_access
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.node import Node, opener_of, runtime_of
-from seekpoint.producers.schedule_table import TABLE_NAME
-from seekpoint.producers.submission_sender import send_submission
+from seekpoint.producers.runs.schedule_table import TABLE_NAME
+from seekpoint.producers.runs.submission_sender import send_submission
 from seekpoint.producers.worker.process_runs import ProcessRun, ProcessRuns
 from seekpoint.producers.worker.responsibility import Responsibility
 from seekpoint.producers.worker.run_queue import RunQueue

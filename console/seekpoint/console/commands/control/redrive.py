@@ -19,7 +19,7 @@ from seekpoint.console.services.histories.process_scan import without_view
 
 if TYPE_CHECKING:
     from seekpoint.producers import Client
-    from seekpoint.producers.failed_runs import FailedRun
+    from seekpoint.producers.runs.failed_runs import FailedRun
 
 __all__ = ["redrive"]
 
@@ -75,6 +75,6 @@ def redrive(
 
 def _failed(target: CommandTarget, agent: str | None, from_us: int | None) -> list[FailedRun]:
     """Return the failed runs, by id: from the view, else from checkpoints and the log, and say so."""
-    from seekpoint.producers.failed_runs import failed_runs
+    from seekpoint.producers.runs.failed_runs import failed_runs
 
     return sorted(failed_runs(target.recoverer, agent, from_us, without_view()), key=lambda one: one.process_id)

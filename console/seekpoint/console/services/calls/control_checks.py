@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seekpoint.producers.failed_runs import FailedRun
+    from seekpoint.producers.runs.failed_runs import FailedRun
     from seekpoint.schemas.state.process_state import State
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
 
 def failed_run(process_id: str, state: State) -> FailedRun:
     """Return the failed run of a process. Raises ``Refused`` if it has none."""
-    from seekpoint.producers.failed_runs import FailedRun
+    from seekpoint.producers.runs.failed_runs import FailedRun
     from seekpoint.schemas.errors import Refused
 
     found = FailedRun.of(process_id, state)

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
-    from seekpoint.producers.control_calls import ControlCalls
+    from seekpoint.producers.node_calls.control_calls import ControlCalls
     from seekpoint.schemas.config.settings import Settings
 
 __all__ = ["parse_json", "send_and_confirm", "sent_and_confirmed", "user_name", "with_node"]

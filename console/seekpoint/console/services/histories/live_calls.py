@@ -38,7 +38,7 @@ def live_calls(target: CommandTarget, process_id: str) -> Iterator[LiveCalls | N
     from seekpoint.consumers.recovery.process_history import history
     from seekpoint.producers.durable.replay.recorded_run import Admission
     from seekpoint.producers.history.inherited_calls import calls_of
-    from seekpoint.producers.run_outcomes import is_over
+    from seekpoint.producers.runs.run_outcomes import is_over
 
     target.recoverer.recover(process_id)
     others: dict[str, list[Entry]] = {}

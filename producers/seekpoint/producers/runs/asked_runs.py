@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.durable.steps.agent_values import GivenInput, rebuilt_result
-from seekpoint.producers.run_outcomes import refuse_other_run
+from seekpoint.producers.runs.run_outcomes import refuse_other_run
 from seekpoint.schemas.state.calls import AgentRun, input_digest
 from seekpoint.schemas.values.json_values import dump, load
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from seekpoint.producers.run_outcomes import is_over
+from seekpoint.producers.runs.run_outcomes import is_over
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.state.process_state import State
 

@@ -31,7 +31,7 @@ BYTES = {
     "scan": Random(3).randbytes(4 * MIB),
 }
 """20 MiB together, two values of 8 MiB."""
-PROGRAM = Path(__file__).parents[1] / "support" / "embedded" / "attaching_program.py"
+PROGRAM = Path(__file__).parents[1] / "embedded" / "attaching_program.py"
 
 
 @dataclass

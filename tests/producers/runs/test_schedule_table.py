@@ -10,7 +10,7 @@ import pytest
 
 from seekpoint.producers import Node, Shared
 from seekpoint.producers.durable.steps.schedules import Schedule
-from seekpoint.producers.schedule_table import TABLE_NAME, ScheduleTable, change_table
+from seekpoint.producers.runs.schedule_table import TABLE_NAME, ScheduleTable, change_table
 from seekpoint.schemas.errors import Refused
 
 NOW = datetime(2026, 11, 23, 6, tzinfo=UTC)

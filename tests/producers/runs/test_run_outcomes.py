@@ -7,7 +7,7 @@ import pytest
 from entry_examples import claim, external, own
 from folding import FINISHED, folded
 from seekpoint.producers.durable.failures.recorded_failures import recorded_failure
-from seekpoint.producers.run_outcomes import failure_text_of, is_over, refuse_other_run, run_result
+from seekpoint.producers.runs.run_outcomes import failure_text_of, is_over, refuse_other_run, run_result
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import AgentMismatch, Cancelled, RunFailed, StepFailed
 from seekpoint.schemas.state.calls import input_digest

@@ -1,0 +1,1 @@
+"""What a node does with a process that nobody has to open: append, read, list, control, rewind, fork, promote."""

@@ -1,0 +1,1 @@
+"""Runs that a program submits: their submissions, the table of schedules, how they ended and why they failed."""
