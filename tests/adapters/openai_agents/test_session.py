@@ -19,9 +19,9 @@ from agents.memory import Session
 from agents.testing import ScriptedModel, assistant_message
 
 from seekpoint import Limits, MemoryLog, Node, Ref, State, SyncNode
+from seekpoint.adapters.attached_items import drop_unused
 from seekpoint.adapters.openai_agents import SeekpointSession
-from seekpoint.adapters.openai_agents.large_items import drop_unused
-from seekpoint.adapters.openai_agents.shared_calls import SharedCalls
+from seekpoint.adapters.shared_calls import SharedCalls
 from seekpoint.errors import HandleClosed, InvalidName, LimitExceeded, UnserializableValue
 from session_contract import SessionContract, said
 

@@ -18,12 +18,12 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from seekpoint.adapters.langgraph.node_calls import NodeCalls
 from seekpoint.adapters.langgraph.removals import Removals
 from seekpoint.adapters.langgraph.serialization import checked_serializer, dumped, strict_serializer
 from seekpoint.adapters.langgraph.stored_parts import Put, StoredCheckpoint, StoredValue, StoredWrite, Writes
 from seekpoint.adapters.langgraph.thread_reads import ThreadReads
 from seekpoint.adapters.langgraph.threads import Threads
+from seekpoint.adapters.node_calls import NodeCalls
 from seekpoint.errors import Refused
 
 if TYPE_CHECKING:

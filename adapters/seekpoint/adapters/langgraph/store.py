@@ -22,8 +22,8 @@ from langgraph.store.base import (
 )
 
 from seekpoint.adapters.langgraph.item_filters import is_match, matches
-from seekpoint.adapters.langgraph.node_calls import NodeCalls
 from seekpoint.adapters.langgraph.store_namespaces import Namespace, StoreNamespaces
+from seekpoint.adapters.node_calls import NodeCalls
 from seekpoint.errors import Refused
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 import orjson
 
 from seekpoint import Node, SharedProcess, State
-from seekpoint.adapters.langgraph.process_lists import states_of
 from seekpoint.adapters.langgraph.thread_names import id_prefix_of, joined, process_id_of
+from seekpoint.adapters.process_lists import states_of
 
 __all__ = ["Namespace", "StoreNamespaces"]
 

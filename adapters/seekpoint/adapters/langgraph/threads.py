@@ -7,10 +7,10 @@ from collections import OrderedDict
 import orjson
 
 from seekpoint import Node
-from seekpoint.adapters.langgraph.process_lists import states_of
 from seekpoint.adapters.langgraph.stored_parts import Op
 from seekpoint.adapters.langgraph.thread_log import ThreadLog
 from seekpoint.adapters.langgraph.thread_names import THREAD_KEY, joined, process_id_of
+from seekpoint.adapters.process_lists import states_of
 
 __all__ = ["Threads"]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from agents import Agent, Model, RunContextWrapper
 from agents.handoffs import Handoff
 
+from seekpoint import Effect
 from seekpoint.adapters.openai_agents.durable_models import DurableModel
 from seekpoint.adapters.openai_agents.durable_tools import durable_tool, is_agent_tool
-from seekpoint.adapters.openai_agents.run_calls import RunCalls
+from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 
 __all__ = ["DurableAgents"]
@@ -19,8 +21,9 @@ __all__ = ["DurableAgents"]
 class DurableAgents:
     """The copies that one ``DurableRunner`` has made."""
 
-    def __init__(self, calls: RunCalls) -> None:
+    def __init__(self, calls: RunCalls, effects: Mapping[str, Effect]) -> None:
         self._calls = calls
+        self.effects = effects
         self._copies: dict[int, tuple[Agent[Any], Agent[Any]]] = {}
         """By the id of an agent: the agent, and its copy."""
         self._made: set[int] = set()
@@ -39,7 +42,7 @@ class DurableAgents:
                 "the calls of an agent's MCP servers cannot be recorded yet", agent=agent.name,
                 hint="make function tools of them, or use HostedMCPTool",
             )  # fmt: skip
-        made = agent.clone(tools=[durable_tool(tool, self._calls) for tool in agent.tools], handoffs=[])
+        made = agent.clone(tools=[durable_tool(tool, self._calls, self.effects) for tool in agent.tools], handoffs=[])
         self._copies[id(agent)] = agent, made
         self._made.add(id(made))
         self._note_tools(agent)

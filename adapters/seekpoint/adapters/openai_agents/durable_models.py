@@ -13,7 +13,7 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseUsa
 from openai.types.responses.response_prompt_param import ResponsePromptParam
 
 from seekpoint.adapters.openai_agents.model_records import request_json, response_from, response_json
-from seekpoint.adapters.openai_agents.run_calls import RunCalls
+from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 
 __all__ = ["DurableModel", "DurableProvider"]
@@ -76,7 +76,7 @@ class DurableModel(Model):
             )  # fmt: skip
             return response_json(response, name)
 
-        return response_from(await self._calls.decide(ask, request))
+        return response_from(await self._calls.decide("model", ask, request))
 
     def _other(self, name: str | None) -> Model:
         """Return the model that a rerun asks for."""

@@ -20,8 +20,8 @@ from seekpoint.adapters.openai_agents.durable_models import DurableModel, Durabl
 from seekpoint.adapters.openai_agents.durable_sessions import DurableSession
 from seekpoint.adapters.openai_agents.durable_tools import parsed
 from seekpoint.adapters.openai_agents.model_records import plain
-from seekpoint.adapters.openai_agents.run_calls import RunCalls
 from seekpoint.adapters.openai_agents.session import SeekpointSession
+from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import InvalidOption, Refused
 
 __all__ = ["DurableRunner"]
@@ -50,8 +50,9 @@ class DurableRunner:
     ) -> None:
         self._process = process
         self._approval_timeout = approval_timeout
-        self._calls = RunCalls(process, {name: Effect(semantics) for name, semantics in (effects or {}).items()})
-        self._agents = DurableAgents(self._calls)
+        self._calls = RunCalls(process)
+        declared = {name: Effect(semantics) for name, semantics in (effects or {}).items()}
+        self._agents = DurableAgents(self._calls, declared)
 
     async def run(
         self,
@@ -122,7 +123,7 @@ class DurableRunner:
         return self._process.gate(item.name or "approval", prompt=prompt, timeout=self._approval_timeout)
 
     def _check_effects(self) -> None:
-        if unknown := self._calls.effects.keys() - self._agents.tool_names:
+        if unknown := self._agents.effects.keys() - self._agents.tool_names:
             raise InvalidOption(
                 "no agent has a tool of that name", process_id=self._process.process_id, option=sorted(unknown)[0],
                 hint=f"effects names tools: {', '.join(sorted(self._agents.tool_names)) or 'these agents have none'}",

@@ -7,8 +7,8 @@ from typing import Any
 from agents.items import TResponseInputItem
 from agents.memory import Session, SessionABC
 
-from seekpoint.adapters.openai_agents.run_calls import RunCalls
 from seekpoint.adapters.openai_agents.session import SeekpointSession
+from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 
 __all__ = ["DurableSession"]

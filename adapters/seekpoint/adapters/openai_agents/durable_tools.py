@@ -25,7 +25,8 @@ from agents.tool import ToolSearchTool, maybe_invoke_function_tool_failure_error
 from agents.tool_context import ToolContext
 from pydantic import TypeAdapter
 
-from seekpoint.adapters.openai_agents.run_calls import RunCalls
+from seekpoint import Effect
+from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 
 __all__ = ["durable_tool", "is_agent_tool", "parsed"]
@@ -41,10 +42,12 @@ def is_agent_tool(tool: Tool) -> bool:
     return bool(getattr(tool, "_is_agent_tool", False))
 
 
-def durable_tool(tool: Tool, calls: RunCalls) -> Tool:
-    """Return a copy of the tool whose calls are recorded. Raises ``Refused`` for one that runs here in other ways."""
+def durable_tool(tool: Tool, calls: RunCalls, effects: Mapping[str, Effect]) -> Tool:
+    """Return a copy of the tool whose calls are recorded; of one that ``effects`` names, with or without its namespace,
+    as effects. Raises ``Refused`` for a tool that runs here in other ways."""
     if isinstance(tool, FunctionTool):
-        return tool if is_agent_tool(tool) else _recorded(tool, calls)
+        semantics = effects.get(tool.qualified_name, effects.get(tool.name))
+        return tool if is_agent_tool(tool) else _recorded(tool, calls, semantics)
     if isinstance(tool, _HOSTED):
         return tool
     raise Refused(
@@ -53,19 +56,20 @@ def durable_tool(tool: Tool, calls: RunCalls) -> Tool:
     )  # fmt: skip
 
 
-def _recorded(tool: FunctionTool, calls: RunCalls) -> FunctionTool:
+def _recorded(tool: FunctionTool, calls: RunCalls, semantics: Effect | None) -> FunctionTool:
     made = copy.copy(tool)
     made.timeout_seconds = None  # the step has it: a time-out of the SDK would not be recorded
-    made.on_invoke_tool = _RecordedInvoker(tool, calls)
+    made.on_invoke_tool = _RecordedInvoker(tool, calls, semantics)
     return made
 
 
 class _RecordedInvoker:
     """A function that the SDK calls in place of a tool's own. Other attributes are those of the tool's own function."""
 
-    def __init__(self, tool: FunctionTool, calls: RunCalls) -> None:
+    def __init__(self, tool: FunctionTool, calls: RunCalls, semantics: Effect | None) -> None:
         self._tool = tool
         self._calls = calls
+        self._semantics = semantics
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("__agents_bind", "_tool")):  # the first would take the recording away
@@ -81,8 +85,9 @@ class _RecordedInvoker:
 
         try:
             recorded = await self._calls.tool(
-                tool.qualified_name, body, parsed(arguments), context.tool_call_id, tool.timeout_seconds, tool.name
-            )
+                tool.qualified_name, body, parsed(arguments), context.tool_call_id, self._semantics,
+                tool.timeout_seconds,
+            )  # fmt: skip
         except Exception as exc:
             if self._calls.error is not None:
                 raise

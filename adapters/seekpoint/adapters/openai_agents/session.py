@@ -19,8 +19,8 @@ from agents.memory import SessionABC, SessionSettings
 from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 
 from seekpoint import Node, State, SyncNode
-from seekpoint.adapters.openai_agents.large_items import are_attached, attached, drop_unused, item_of
-from seekpoint.adapters.openai_agents.shared_calls import SharedCalls, shared_calls
+from seekpoint.adapters.attached_items import are_attached, attached, drop_unused, item_of
+from seekpoint.adapters.shared_calls import SharedCalls, shared_calls
 from seekpoint.errors import AppendConflict, HandleClosed, LimitExceeded, UnknownAttachment
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class SeekpointSession(SessionABC):
             if not (keys := _newest_keys(state, 1)):
                 return None
             try:
-                item = await item_of(self._calls, state.value(keys[0]))
+                item: TResponseInputItem = await item_of(self._calls, state.value(keys[0]))
                 await self._calls.delete(keys[0], expected_seq=state.seq)
             except AppendConflict as conflict:
                 state = _newer(conflict)

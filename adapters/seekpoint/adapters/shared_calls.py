@@ -1,4 +1,4 @@
-"""The calls of a shared process that a session makes, of a node in this program's loop or in a loop of its own."""
+"""The calls of a shared process that an adapter makes, of a node in this program's loop or in a loop of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["SharedCalls", "shared_calls"]
 
 
 class SharedCalls(Protocol):
-    """The calls that a session makes on its process."""
+    """The calls that an adapter makes on a process."""
 
     async def read(self) -> State:
         """Return the state as of now."""

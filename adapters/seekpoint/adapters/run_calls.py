@@ -1,17 +1,17 @@
-"""The calls of a process that the runs of a ``DurableRunner`` make, and the first error that ends them.
+"""The calls of a process that the runs of a framework's agents make, and the first error that ends them.
 
-The SDK turns the errors of a tool into texts for the model. An error that must end the run, such as ``Fenced``, would
-be lost so: it is kept here, and each later call raises it.
+A framework turns the errors of a tool into texts for the model. An error that must end the run, such as ``Fenced``,
+would be lost so: it is kept here, and each later call raises it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from seekpoint import Effect, Process
+from seekpoint import Effect, Process, Usage
 from seekpoint.errors import (
     Cancelled,
     HandleLost,
@@ -35,39 +35,41 @@ _key: ContextVar[str | None] = ContextVar("seekpoint_idempotency_key", default=N
 def idempotency_key() -> str:
     """Return the key of the tool call that runs now: the same one each time this call is made again.
 
-    Pass it on to what the tool calls. Raises ``Refused`` outside of a tool of a ``DurableRunner``.
+    Pass it on to what the tool calls. Raises ``Refused`` outside of a tool of a durable run.
     """
     key = _key.get()
     if key is None:
-        raise Refused("no tool call of a DurableRunner runs here", hint="call it in the body of a function tool")
+        raise Refused("no tool call of a durable run runs here", hint="call it in the body of a function tool")
     return key
 
 
 class RunCalls:
-    """The calls of one ``DurableRunner``."""
+    """The calls that the runs of agents make on one process."""
 
-    def __init__(self, process: Process, effects: Mapping[str, Effect]) -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
-        self.effects = effects
         self.error: SeekpointError | None = None
         """The first error that ends the run."""
 
-    async def decide(self, ask: Callable[[dict[str, Any]], Awaitable[Any]], request: dict[str, Any]) -> dict[str, Any]:
-        """Ask a model; record the response."""
-        answer: dict[str, Any] = await self._guarded(lambda: self.process.decide("model", ask, request))
+    async def decide(
+        self, name: str, ask: Callable[..., Awaitable[Any]], request: dict[str, Any],
+        usage: Callable[[Any], Usage | None] | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Ask a model; record the response, whose usage is read as ``decide`` reads it, or by ``usage``."""
+        answer: dict[str, Any] = await self._guarded(lambda: self.process.decide(name, ask, request, usage=usage))
         return answer
 
     async def tool(
-        self, name: str, body: Callable[[], Awaitable[Any]], arguments: Any, call_id: str, timeout_s: float | None,
-        bare_name: str | None = None,
+        self, name: str, body: Callable[[], Awaitable[Any]], arguments: Any, call_id: str | None,
+        semantics: Effect | None, timeout_s: float | None = None,
     ) -> Any:  # fmt: skip
-        """Call a tool, as the effect that was declared for its name, with or without its namespace, or as a step."""
+        """Call a tool as an effect with these semantics, or as a step."""
 
-        async def call(arguments: Any, call_id: str, *, idempotency_key: str) -> Any:
+        async def call(arguments: Any, call_id: str | None, *, idempotency_key: str) -> Any:
             with _named(idempotency_key):
                 return await body()
 
-        process, semantics = self.process, self.effects.get(name, self.effects.get(bare_name or name))
+        process = self.process
         if semantics is None:
             return await self._guarded(lambda: process.tool(name, call, arguments, call_id, timeout=timeout_s))
         return await self._guarded(

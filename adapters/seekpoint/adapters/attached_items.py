@@ -1,4 +1,4 @@
-"""Items that are too large for an entry or for a state: attachments of the session's process, with references to them.
+"""Items that are too large for an entry or for a state: attachments of their process, with references to them.
 
 An item is attached before the entry that refers to it. That entry expects the seq at which the attachment was seen, and
 so does the one that drops attachments which no item refers to: so no item ever refers to bytes that were dropped.
@@ -10,10 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agents.items import TResponseInputItem
-
 from seekpoint import Ref, State
-from seekpoint.adapters.openai_agents.shared_calls import SharedCalls
+from seekpoint.adapters.shared_calls import SharedCalls
 from seekpoint.errors import AppendConflict, UnserializableValue
 
 __all__ = ["are_attached", "attached", "drop_unused", "item_of"]
@@ -43,10 +41,9 @@ def are_attached(state: State, values: Mapping[str, Any]) -> bool:
     return all(one is not None and one.is_whole for one in found)
 
 
-async def item_of(calls: SharedCalls, value: Any) -> TResponseInputItem:
+async def item_of(calls: SharedCalls, value: Any) -> Any:
     """Return the item that a value is, or refers to."""
-    item: TResponseInputItem = json.loads(await calls.read_attachment(value)) if isinstance(value, Ref) else value
-    return item
+    return json.loads(await calls.read_attachment(value)) if isinstance(value, Ref) else value
 
 
 async def drop_unused(calls: SharedCalls, process_id: str) -> None:
