@@ -12,27 +12,26 @@ from runner_kills import KilledRunner, run_with_kills
 from seekpoint import Settings, SyncNode
 
 
-def _check(run: KilledRunner, kills: int) -> None:
-    """No call is made twice but those in flight at a kill, no payment twice; the next call comes within a second."""
+def _check(run: KilledRunner, kills: int, first_call_max_s: float = 1.0) -> None:
+    """No call is made twice but those in flight at a kill, no payment twice; the next call comes soon."""
     print(run)
     assert run.wrong == []
     assert run.kills == kills
     assert run.repeated["model"] + run.repeated["look"] // 2 <= kills
     assert run.repeated["pay"] == 0
-    assert max(run.first_calls_s) <= 1.0
+    assert max(run.first_calls_s) <= first_call_max_s
 
 
-def _in_a_file(tmp_path: Path, kills: int, turns: int, seed: int) -> None:
+def _in_a_file(tmp_path: Path, kills: int, turns: int, seed: int) -> KilledRunner:
     path = tmp_path / "journal.db"
-    run = run_with_kills(
+    return run_with_kills(
         str(path), tmp_path, os.environ, lambda: SyncNode.local(path), kills=kills, turns=turns, seed=seed
     )
-    _check(run, kills)
 
 
 def test_a_killed_run_goes_on(tmp_path: Path) -> None:
-    """Five kills."""
-    _in_a_file(tmp_path, 5, 20, 1)
+    """Five kills. How soon the next call comes is for the long tests: this one runs beside others."""
+    _check(_in_a_file(tmp_path, 5, 20, 1), 5, first_call_max_s=60)
 
 
 @pytest.mark.long
@@ -40,7 +39,7 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_a_run_is_killed_fifty_times(tmp_path: Path, seed: int) -> None:
     """On an embedded log."""
-    _in_a_file(tmp_path, 50, 120, seed)
+    _check(_in_a_file(tmp_path, 50, 120, seed), 50)
 
 
 @pytest.mark.long

@@ -11,13 +11,13 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from agent_programs import environment
 from seekpoint.schemas import Settings
+from suite_sources import unpack_suite
 
 HERE = Path(__file__).parent
 SUITE = "openai_agents-0.24.0"
@@ -38,12 +38,7 @@ RUNNERS = [
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The SDK's folder of sources."""
-    archive = Path(sys.prefix) / "suites" / f"{SUITE}.tar.gz"
-    assert archive.exists(), "scripts/test fetches it: see tests/adapters/sdists.txt"
-    folder = tmp_path_factory.mktemp("sdk")
-    with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
-    return folder / SUITE
+    return unpack_suite(SUITE, tmp_path_factory.mktemp("sdk"))
 
 
 def _deselected() -> list[str]:
