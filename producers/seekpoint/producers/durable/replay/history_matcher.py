@@ -17,15 +17,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.replay.call_difference import Difference
 from seekpoint.producers.durable.replay.completion_order import CompletionOrder
+from seekpoint.producers.durable.replay.record_index import RecordIndex, is_known_undone, may_have_been_done
 from seekpoint.producers.durable.replay.scope_tracker import ScopeTracker
 from seekpoint.producers.durable.replay.scopes import (
     BRANCH,
-    PARENTS,
     WRITE,
     CallPlace,
     Scope,
@@ -34,7 +33,7 @@ from seekpoint.producers.durable.replay.scopes import (
     parent_scope,
 )
 from seekpoint.schemas.errors import Refused, ReplayDivergence
-from seekpoint.schemas.state.calls import UNDO, turn_of
+from seekpoint.schemas.state.calls import turn_of
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.branches.recorded_answers import RecordedAnswers
@@ -78,8 +77,7 @@ class HistoryMatcher(ScopeTracker):
         self.order = CompletionOrder(records if strict else {}, self._read)
         """Decides when recorded answers are released."""
         self._answers: RecordedAnswers | None = None
-        self._by_scope: dict[str, dict[int, str]] | None = None
-        self._by_request: dict[tuple[str, str], list[str]] | None = None
+        self._index = RecordIndex(records, self._read, self._aside, strict=strict)
         self._patches: dict[str, bool] = {}
 
     # --- places
@@ -130,7 +128,7 @@ class HistoryMatcher(ScopeTracker):
             if difference is not None:
                 raise self._diverged(difference)
             if record is None:
-                found = self._answer(key, kind, digest) if self._aside else None
+                found = self._index.answer(key, kind, digest) if self._aside else None
                 return CallPlace(key, position, None, scope) if found is None else self._found(found, scope)
         self._take(key)
         return _place(CallPlace, (key, position, record, scope))
@@ -168,10 +166,10 @@ class HistoryMatcher(ScopeTracker):
         self, scope: Scope, key: str, position: int, kind: str, digest: str, record: Call | None
     ) -> Difference | None:
         if record is None:
-            stood = self._index().get(scope.prefix or "", {}).get(position)
+            stood = self._index.at(scope.prefix or "", position)
             return stood and self._other(stood, position, key)  # type: ignore[return-value]  # a text is never empty
         if record.position not in (position, 0):
-            stood = self._index().get(scope.prefix or "", {}).get(position)
+            stood = self._index.at(scope.prefix or "", position)
             return Difference(
                 key,
                 position,
@@ -212,10 +210,10 @@ class HistoryMatcher(ScopeTracker):
         while (record := scope.records.get(key)) is not None:
             alike = record.kind == kind and record.digest == digest
             is_final = record.status != "failed" or record.seq > below
-            if alike and (is_final or (record.kind == "effect" and not _is_undone(record))):
+            if alike and (is_final or (record.kind == "effect" and not is_known_undone(record))):
                 self._take_if_known(key)
                 return CallPlace(key, record.position, record, scope)
-            if kind == "effect" and not alike and _may_have_been_done(record):
+            if kind == "effect" and not alike and may_have_been_done(record):
                 other = other or Difference(key, position, "input", record.digest, digest, self.entry_seq(record))
             self._take_if_known(key)
             key += BRANCH
@@ -228,15 +226,6 @@ class HistoryMatcher(ScopeTracker):
     def _take_if_known(self, key: str) -> None:
         if key in self.records:
             self._take(key)
-
-    def _index(self) -> dict[str, dict[int, str]]:
-        """Return the keys of the records by scope and position."""
-        if self._by_scope is None:
-            self._by_scope = {}
-            for key, call in self.records.items():
-                if call.position:
-                    self._by_scope.setdefault(parent_scope(key), {})[call.position] = key
-        return self._by_scope
 
     def _claim_branch(self, scope: Scope, kind: str, suffix: str, digest: str) -> None:
         """Find which recorded task this task is, by the order of the tasks' first calls, which the program decides.
@@ -252,34 +241,25 @@ class HistoryMatcher(ScopeTracker):
         number = 1
         while (prefix := f"{parent.prefix}{BRANCH}{number}/") in parent.branches:
             number += 1
-        if self._left and prefix in self._index() and not self._begins(prefix, kind, suffix, digest):
-            recorded = self._branches_under(parent.prefix or "")
+        if self._left and prefix in self._index.by_scope and not self._index.begins(prefix, kind, suffix, digest):
+            recorded = self._index.branches_under(parent.prefix or "")
             left = (other for other in recorded if other not in parent.branches)
-            prefix = next((other for other in left if self._begins(other, kind, suffix, digest)), prefix)
+            prefix = next((other for other in left if self._index.begins(other, kind, suffix, digest)), prefix)
         scope.prefix = prefix
         parent.branches.add(prefix)
 
-    def _branches_under(self, prefix: str) -> list[str]:
-        begin = prefix + BRANCH
-        found = [scope for scope in self._index() if scope.startswith(begin) and scope[len(begin) : -1].isdigit()]
-        return sorted(found, key=lambda scope: int(scope[len(begin) : -1]))
-
-    def _begins(self, prefix: str, kind: str, suffix: str, digest: str) -> bool:
-        record = self.records.get(prefix + suffix)
-        return record is not None and record.position == 1 and record.kind == kind and record.digest == digest
-
-    @cached_property
+    @property
     def recorded_children(self) -> dict[str, str]:
         """The digests of the recorded calls that spawned a child, by the ids of the children."""
-        return {call.facts["child_id"]: call.digest for call in self.records.values() if call.kind == "child"}
+        return self._index.children
 
     # --- permissive
     def _permissive(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> CallPlace:
-        found = self._answer(key, kind, digest)
+        found = self._index.answer(key, kind, digest)
         if found is not None:
             return self._found(found, scope)
         record = self.records.get(key)
-        if kind == "effect" and (done := self._done_instead(key)) is not None:
+        if kind == "effect" and (done := self._index.done_instead(key)) is not None:
             was = self.records[done]
             raise self._diverged(Difference(key, position, "input", was.digest, digest, self.entry_seq(was)))
         if (self._left or record is not None) and self._on_difference is not None:
@@ -288,52 +268,6 @@ class HistoryMatcher(ScopeTracker):
         while key in self.records:  # it stays what it is, under its key
             key += BRANCH
         return CallPlace(key, position, None, scope)
-
-    def _done_instead(self, key: str) -> str | None:
-        """Return the key of a recorded effect of this name that may have been done and that no call has asked for yet.
-
-        A call with another request would do it a second time.
-        """
-        name = _name_in(key)
-        return next(
-            (
-                other
-                for other, call in self.records.items()
-                if call.kind == "effect" and other not in self._read and _name_in(other) == name
-                if not other.startswith(UNDO) and _may_have_been_done(call)
-            ),
-            None,
-        )
-
-    def _answer(self, key: str, kind: str, digest: str) -> str | None:
-        """Return the key of the next recorded call with the same request; without a digest, with the same name."""
-        if not digest:
-            for one in (key, PARENTS + key):
-                record = self.records.get(one)
-                if record is not None and record.kind == kind and one not in self._read:
-                    return one
-            return None
-        if self._by_request is None:
-            self._by_request = self._requests()
-        left = self._by_request.get((kind, digest))
-        while left:
-            if (found := left.pop(0)) not in self._read:
-                return found
-        return None
-
-    def _requests(self) -> dict[tuple[str, str], list[str]]:
-        """Return the keys by (kind, digest), in program order as far as the history shows it."""
-        began: dict[str, int] = {}
-        for key, call in self.records.items():
-            scope = parent_scope(key)
-            began[scope] = min(began.get(scope, call.seq), call.seq)
-        ordered = sorted((began[parent_scope(key)], call.position, call.seq, key) for key, call in self.records.items())
-        requests: dict[tuple[str, str], list[str]] = {}
-        for *_, key in ordered:
-            call = self.records[key]
-            if not self.strict or key in self._aside:
-                requests.setdefault((call.kind, call.digest), []).append(key)
-        return requests
 
     # --- bodies
     def ended(self, place: CallPlace) -> None:
@@ -420,33 +354,12 @@ class HistoryMatcher(ScopeTracker):
         if change not in self._patches:
             scope = self._scope()
             known = any(_applies(mark, change, self.turn) for mark in marked)
-            if not known and self._left and self._has_unread(scope.prefix or ""):
+            if not known and self._left and self._index.has_unread(scope.prefix or ""):
                 self._patches[change] = False
             else:
                 self._patches[change] = True
                 return True, None if known else f"{self.turn}/{change}" if self.turn else change
         return self._patches[change], None
-
-    def _has_unread(self, prefix: str) -> bool:
-        return any(key not in self._read for key in self._index().get(prefix, {}).values())
-
-
-def _name_in(key: str) -> str:
-    """Return the name in a key, or the whole last part of a key that the code gave."""
-    return key.rpartition("/")[2].partition(":")[0].rstrip(BRANCH)
-
-
-def _may_have_been_done(record: Call) -> bool:
-    """Whether ``record`` is an effect that has, or may have, changed something outside."""
-    if record.kind != "effect" or (record.status == "failed" and _is_undone(record)):
-        return False
-    return record.facts.get("semantics") != "observe_only"
-
-
-def _is_undone(record: Call) -> bool:
-    from seekpoint.producers.durable.failures.recorded_failures import is_undone
-
-    return is_undone(record.error or "{}")
 
 
 def _applies(mark: str, change: str, turn: int) -> bool:
