@@ -49,3 +49,15 @@ def test_a_folder_that_is_gone_is_no_empty_store(tmp_path: Path) -> None:
     """A file system that is not mounted must not look as if the bytes were lost."""
     with pytest.raises(BlobStoreUnavailable, match="not there"):
         FolderBlobs(tmp_path / "nothing").get(FOLDER, DIGEST)
+    with pytest.raises(BlobStoreUnavailable, match="not there"):
+        FolderBlobs(tmp_path / "nothing").names(FOLDER)
+
+
+def test_nothing_is_left_of_a_process(store: FolderBlobs, tmp_path: Path) -> None:
+    """Its own folder goes with the last one in it."""
+    for number in range(2):
+        store.put(f"{FOLDER}/{number}", DIGEST, b"bytes")
+    store.erase(f"{FOLDER}/0")
+    assert store.get(f"{FOLDER}/1", DIGEST) == b"bytes"
+    store.erase(f"{FOLDER}/1")
+    assert [*(tmp_path / "blobs").iterdir()] == []

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from seekpoint.schemas import Limits, MemoryLog, Settings, bodies
 from seekpoint.schemas.errors import (
     AttachmentDamaged,
     BlobStoreUnavailable,
+    Fenced,
     InvalidSetting,
     LimitExceeded,
     UnknownAttachment,
@@ -176,41 +178,117 @@ async def test_a_repeated_deletion_erases_nothing_of_the_next_process(node: Node
     assert await thread.read_attachment(ref) == LARGE
 
 
-async def test_a_store_that_fails_behind_a_deletion_is_told_with_the_folder(
+async def test_a_deletion_that_could_not_erase_is_made_again(
     node: Node, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is deleted, and the same call again finds nothing to delete."""
+    """The process is deleted. The same call finds nothing to delete, and erases what is left."""
     thread = await node.open("p", shared=True)
     await thread.attach(LARGE)
-    [(folder, _)] = blobs.blobs
 
     def fail(folder: str) -> int:
         raise BlobStoreUnavailable("down", store="memory")
 
-    monkeypatch.setattr(blobs, "erase", fail)
-    with pytest.raises(BlobStoreUnavailable, match="the process is deleted") as failed:
-        await node.delete("p")
-    assert folder in str(failed.value)
+    with monkeypatch.context() as patched:
+        patched.setattr(blobs, "erase", fail)
+        with pytest.raises(BlobStoreUnavailable, match=r"the process is deleted.*make the same call again"):
+            await node.delete("p")
+    assert len(blobs.blobs) == 1
     assert await node.delete("p") is None
+    assert blobs.blobs == {}
+
+
+async def test_a_deletion_erases_the_process_that_it_deletes_whichever_was_read_before(
+    node: Node, other: Node, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node deletes the process and begins it anew, between the read and the entry of the deletion."""
+    thread = await node.open("p", shared=True)
+    await thread.attach(LARGE)
+    append = node.append
+
+    async def append_late(*given: Any, **how: Any) -> Any:
+        await other.delete("p")
+        async with other.open("p", shared=True) as next_thread:
+            await next_thread.attach(LARGE)
+        return await append(*given, **how)
+
+    monkeypatch.setattr(node, "append", append_late)
+    done = await node.delete("p")
+    assert done is not None
+    assert done.seq == 4
+    assert blobs.blobs == {}
+
+
+async def test_a_deletion_takes_nothing_of_the_same_process_in_another_journal(node: Node, blobs: MemoryBlobs) -> None:
+    """A copy for staging reads the bytes of the original. Deleting it must not erase them there."""
+    async with node.open("p") as process:
+        ref = await process.attach(LARGE)
+    staging = await node_on(MemoryLog(partitions=1, limits=LIMITS, name="staging"), blobs, "staging")
+    await import_process(staging, [one async for one in node.entries("p")], "p")
+    assert await staging.read_attachment(ref) == LARGE
+    await staging.delete("p")
+    await staging.close()
+    assert await node.read_attachment(ref) == LARGE
+
+
+async def test_a_copy_finds_whole_bytes_beside_damaged_ones(node: Node, blobs: MemoryBlobs) -> None:
+    """Several journals may have put them."""
+    async with node.open("p") as process:
+        ref = await process.attach(LARGE)
+    await import_process(node, [one async for one in node.entries("p")], "copy")
+    [(folder, digest)] = blobs.blobs
+    blobs.put(f"{folder.split('/')[0]}/0000-0", digest, b"damaged")
+    assert await node.read_attachment(ref, process_id="copy") == LARGE
+    del blobs.blobs[folder, digest]
+    with pytest.raises(AttachmentDamaged, match="not those that were attached"):
+        await node.read_attachment(ref, process_id="copy")
+
+
+async def test_an_owner_that_lost_the_process_to_a_deletion_leaves_no_bytes(
+    node: Node, other: Node, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood still while the process was deleted and begun anew, and puts its bytes behind the deletion."""
+    process = await node.open("p")
+    await process.record("one")
+    loop, put = asyncio.get_running_loop(), blobs.put
+
+    async def deleted() -> None:
+        async with other.open("p", take_over=True) as taken:
+            await taken.record("two")
+        await other.delete("p")
+        async with other.open("p", shared=True) as thread:
+            await thread.attach(LARGE)
+
+    def put_late(folder: str, digest: str, data: bytes) -> None:
+        monkeypatch.setattr(blobs, "put", put)
+        asyncio.run_coroutine_threadsafe(deleted(), loop).result(30)
+        put(folder, digest, data)
+
+    monkeypatch.setattr(blobs, "put", put_late)
+    with pytest.raises(Fenced):
+        await process.attach(LARGE)
+    [(folder, digest)] = blobs.blobs
+    assert folder.endswith("-4")
+    assert blobs.blobs[folder, digest] == LARGE
 
 
 async def test_bytes_that_were_put_for_a_process_that_is_deleted_meanwhile_are_put_again(
     node: Node, other: Node, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its entry says nothing that the erased folder had."""
+    """Its entry refers to the new folder. What was put into the old one behind the deletion is erased."""
     thread = await node.open("p", shared=True)
     await thread.record("one")
     loop, put, deleted = asyncio.get_running_loop(), blobs.put, list[object]()
 
-    def put_then_deleted(folder: str, digest: str, data: bytes) -> None:
-        put(folder, digest, data)
+    def put_behind_deletion(folder: str, digest: str, data: bytes) -> None:
         if not deleted:
-            deleted.append(asyncio.run_coroutine_threadsafe(other.delete("p"), loop).result(10))
+            deleted.append(asyncio.run_coroutine_threadsafe(other.delete("p"), loop).result(30))
+        put(folder, digest, data)
 
-    monkeypatch.setattr(blobs, "put", put_then_deleted)
+    monkeypatch.setattr(blobs, "put", put_behind_deletion)
     ref = await thread.attach(LARGE)
     assert await thread.read_attachment(ref) == LARGE
     assert deleted
+    assert [folder.rpartition("-")[2] for folder, _ in blobs.blobs] == ["2"]
 
 
 async def test_a_copy_finds_the_bytes_of_its_original(node: Node) -> None:

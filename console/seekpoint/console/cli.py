@@ -52,7 +52,7 @@ from seekpoint.console.commands.journal import (
     trim,
     upgrade,
 )
-from seekpoint.console.commands.processes import attachment, costs, log, ps, recover, shared, state, steps
+from seekpoint.console.commands.processes import attachment, blobs, costs, log, ps, recover, shared, state, steps
 from seekpoint.console.commands.runs import rerun, result, resume, run, schedules, submit, worker, workers
 from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE
 from seekpoint.console.help_sections import SectionedGroup, section_of
@@ -137,6 +137,7 @@ _COMMANDS: dict[str, CommandBody | _Group] = {
     "budget": ("Show and raise the budgets of processes.", {"show": budget.show, "raise": budget.raise_}),
     "export": export.export,
     "attachment": attachment.attachment,
+    "blobs": blobs.blobs,
     "import": import_.import_,
     "dlq": ("Show dead letters.", {"ls": dlq.ls, "show": dlq.show}),
     "serve": (

@@ -13,7 +13,7 @@ SECTIONS = {
     "Look at processes": "console mcp top ps state log steps trace costs lineage diff",
     "Answer and stop": "gates approve deny signal suspend resume cancel delete redrive budget shared effects",
     "Go back and try again": "rewind fork promote rerun replay-check",
-    "Move data": "export import attachment replay copy",
+    "Move data": "export import attachment blobs replay copy",
     "Recover and repair": "doctor verify recover checkpoints lag trim dlq",
     "Journal and services": "topics schema upgrade serve",
     "Local cluster": "up down status demo",

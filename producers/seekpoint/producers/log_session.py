@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from seekpoint.schemas.errors import CheckpointTimeout, HandleLost, SeekpointErr
 from seekpoint.schemas.values.clock import now_us
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.blobs.blob_store import BlobStore
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.writer.own_ids import OwnIds
@@ -227,7 +228,7 @@ class LogSession:
         async with self._attaching:
             known, blobs = self._handle.ahead_attachment(ref.digest), self._services.blobs
             if known is None and blobs is not None and ref.size > self.limits.part_bytes:
-                await self.append(await stored(blobs, ref, data, self._handle.peek(), self.limits, self.in_thread))
+                await self._attach_stored(blobs, ref, data)
                 return
             windows = windows_of(ref, known, self.limits)
             for *others, last in windows:
@@ -236,6 +237,17 @@ class LogSession:
                 await self.append(part(ref, data, last, self.limits))
                 if len(windows) > 1:
                     await self.confirm()  # the bytes of what is confirmed are not kept
+
+    async def _attach_stored(self, blobs: BlobStore, ref: Ref, data: bytes) -> None:
+        """Put the bytes into a blob store, then write their entry."""
+        body = await stored(blobs, ref, data, self._handle.peek(), self._services.reader, self.in_thread)
+        try:
+            await self.append(body)
+        except HandleLost:  # a deletion may have erased the folder before the bytes were there
+            with suppress(SeekpointError):
+                found = await self.recover(self.process_id, missing_ok=True)
+                await self._services.erase_deleted(self.process_id, found.state.deleted_seq)
+            raise
 
     async def read_attachment(self, ref: Ref) -> bytes:
         """Return the bytes of an attachment of this process, or of another one."""

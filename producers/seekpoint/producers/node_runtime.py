@@ -228,6 +228,16 @@ class NodeRuntime:
         """Return the bytes of an attachment, of ``process_id`` if that is a copy of the process that ``ref`` names."""
         return await read_attached(self, ref, process_id, state)
 
+    async def erase_deleted(self, process_id: str, deleted_seq: int) -> int:
+        """Erase from the blob store what a process held before a deletion; return how many attachments that were."""
+        if (blobs := self.blobs) is None or not deleted_seq:
+            return 0
+        from seekpoint.consumers.blobs.process_blobs import erase_deleted  # which most nodes never load
+
+        topic_id = self.reader.topic_id
+        erased: int = await self.in_thread(lambda: erase_deleted(blobs, process_id, topic_id, deleted_seq))
+        return erased
+
     async def append_external(
         self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None
     ) -> bytes:

@@ -123,6 +123,10 @@ class NodeServices(Journal, Protocol):
         """Return the bytes of an attachment, of ``process_id`` if that is a copy of the process that ``ref`` names."""
         ...
 
+    async def erase_deleted(self, process_id: str, deleted_seq: int) -> int:
+        """Erase from the blob store what a process held before a deletion; return how many attachments that were."""
+        ...
+
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
         """Run a user's blocking call in a thread kept for such calls."""
         ...

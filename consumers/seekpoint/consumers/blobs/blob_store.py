@@ -1,21 +1,18 @@
 """The port of blob stores: where the bytes of large attachments are.
 
-A store keeps bytes in a folder, by their digest. It is never trusted: who reads compares the digest.
+A store keeps bytes in a folder, by their digest. It is never trusted: who reads compares the digest. ``process_blobs``
+says which folders a process has.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from seekpoint.schemas.state.process_state import Draft
-
-__all__ = ["BlobStore", "folder_of"]
+__all__ = ["BlobStore"]
 
 
 class BlobStore(Protocol):
-    """Keeps the bytes of attachments. All calls block and are thread-safe.
+    """Keeps the bytes of attachments. All calls block and are thread-safe. A folder is a path, as ``first/second``.
 
     They raise ``BlobStoreUnavailable`` if the store does not answer, ``InvalidSetting`` if it refuses this program.
     """
@@ -33,16 +30,10 @@ class BlobStore(Protocol):
         """Return the bytes; None if the store does not have them."""
         ...
 
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, of its folders and of the bytes in it, sorted; none if it is not there."""
+        ...
+
     def erase(self, folder: str) -> int:
         """Delete a folder with all bytes in it; return how many attachments they were."""
         ...
-
-
-def folder_of(process_id: str, state: Draft) -> str:
-    """Return the folder of a process in a store. Ids may have characters that names of files may not.
-
-    A process that begins anew after its deletion has another folder, so that what deletes the old one takes nothing of
-    the new one.
-    """
-    folder = blake2b(process_id.encode(), digest_size=16).hexdigest()
-    return f"{folder}-{state.deleted_seq}" if state.deleted_seq else folder

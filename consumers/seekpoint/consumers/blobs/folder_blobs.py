@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from contextlib import suppress
@@ -11,6 +12,9 @@ from uuid import uuid4
 from seekpoint.schemas.errors import BlobStoreUnavailable
 
 __all__ = ["FolderBlobs"]
+
+_TRIES_MAX = 5
+"""How often a call is tried while another one erases the same folder, or puts bytes there."""
 
 
 class FolderBlobs:
@@ -26,32 +30,40 @@ class FolderBlobs:
     def put(self, folder: str, digest: str, data: bytes) -> None:
         """Keep ``data``; return once it is on the disk."""
         file = self._file(folder, digest)
-        try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if file.exists() and file.stat().st_size == len(data) and file.read_bytes() == data:
-                return
-            fresh = file.with_name(f".{digest}.{uuid4().hex}")
+        for tries_left in reversed(range(_TRIES_MAX)):
             try:
-                with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
-                    written.write(data)
-                    written.flush()
-                    os.fsync(written.fileno())
-                os.replace(fresh, file)
-            finally:
-                with suppress(FileNotFoundError):
-                    fresh.unlink()
-            for changed in (file.parent, file.parent.parent):
-                _sync(changed)
-        except OSError as exc:
-            raise self._unavailable(exc) from exc
+                self._put(file, data)
+            except OSError as exc:
+                if not (tries_left and isinstance(exc, FileNotFoundError)):  # else somebody erased the folder meanwhile
+                    raise self._unavailable(exc) from exc
+            else:
+                return
+
+    def _put(self, file: Path, data: bytes) -> None:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if file.exists() and file.stat().st_size == len(data) and file.read_bytes() == data:
+            return
+        fresh = file.with_name(f".{file.name}.{uuid4().hex}")
+        try:
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
+                written.write(data)
+                written.flush()
+                os.fsync(written.fileno())
+            os.replace(fresh, file)
+        finally:
+            with suppress(FileNotFoundError):
+                fresh.unlink()
+        for changed in file.parents:
+            _sync(changed)
+            if changed == self._path:
+                return
 
     def get(self, folder: str, digest: str) -> bytes | None:
         """Return the bytes; None if the store does not have them."""
         try:
             return self._file(folder, digest).read_bytes()
         except FileNotFoundError:
-            if not self._path.is_dir():
-                raise BlobStoreUnavailable("the folder of the blob store is not there", store=self.name) from None
+            self._check_there()
             return None
         except OSError as exc:
             raise self._unavailable(exc) from exc
@@ -59,17 +71,38 @@ class FolderBlobs:
     def erase(self, folder: str) -> int:
         """Delete a folder with all bytes in it; return how many attachments they were."""
         gone = self._path / folder
+        files = set[Path]()
+        for tries_left in reversed(range(_TRIES_MAX)):
+            try:
+                files |= {one for one in gone.rglob("[!.]*") if one.is_file()}
+                shutil.rmtree(gone)
+            except FileNotFoundError:
+                if not gone.exists():
+                    break
+            except OSError as exc:
+                if not (tries_left and exc.errno == errno.ENOTEMPTY):  # else somebody puts bytes there
+                    raise self._unavailable(exc) from exc
+        if gone.parent != self._path:
+            with suppress(OSError):  # it has other folders, or is not there
+                gone.parent.rmdir()
+        return len(files)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, of its folders and of the bytes in it, sorted; none if it is not there."""
         try:
-            files = [one for one in gone.iterdir() if not one.name.startswith(".")]
-            shutil.rmtree(gone)
+            return sorted(one.name for one in (self._path / folder).iterdir() if not one.name.startswith("."))
         except FileNotFoundError:
-            return 0
+            self._check_there()
+            return []
         except OSError as exc:
             raise self._unavailable(exc) from exc
-        return len(files)
 
     def _file(self, folder: str, digest: str) -> Path:
         return self._path / folder / digest
+
+    def _check_there(self) -> None:
+        if not self._path.is_dir():
+            raise BlobStoreUnavailable("the folder of the blob store is not there", store=self.name)
 
     def _unavailable(self, error: OSError) -> BlobStoreUnavailable:
         return BlobStoreUnavailable(f"the blob store failed: {error.strerror or error}", store=self.name)

@@ -46,6 +46,17 @@ class S3Blobs:
             raise BlobStoreUnavailable(f"the blob store stopped to answer: {exc}", store=self.name) from exc
         return data
 
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, of its folders and of the bytes in it, sorted; none if it is not there."""
+        prefix, found, after = self._key(folder, ""), set[str](), dict[str, str]()
+        while True:
+            listed = self._call("list_objects_v2", Prefix=prefix, Delimiter="/", **after) or {}
+            found |= {one["Key"].removeprefix(prefix) for one in listed.get("Contents", ())}
+            found |= {one["Prefix"].removeprefix(prefix)[:-1] for one in listed.get("CommonPrefixes", ())}
+            if not listed.get("IsTruncated"):
+                return sorted(found)
+            after = {"ContinuationToken": listed["NextContinuationToken"]}
+
     def erase(self, folder: str) -> int:
         """Delete a folder with all bytes in it; return how many attachments they were."""
         prefix, erased = self._key(folder, ""), 0

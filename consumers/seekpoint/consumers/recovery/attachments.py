@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from typing import Protocol
 
-from seekpoint.consumers.blobs.blob_store import BlobStore, folder_of
+from seekpoint.consumers.blobs.blob_store import BlobStore
+from seekpoint.consumers.blobs.process_blobs import any_copy, folder_of
 from seekpoint.consumers.log_reading.scan import EntrySource, entry_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
@@ -33,6 +35,14 @@ _APART_MAX = 256
 """How many offsets may lie between two parts that are read at once."""
 
 
+class AttachmentSource(EntrySource, Protocol):
+    """The part of ``LogReader`` that reading an attachment uses."""
+
+    @property
+    def topic_id(self) -> str:
+        """The id of the journal's topic, by which its folders in a blob store are named."""
+
+
 def whole_attachment(state: State, ref: Ref) -> Attachment:
     """Return what the state has of an attachment. Raises ``UnknownAttachment`` if it cannot be read."""
     found = state.attachments.get(ref.digest)
@@ -50,7 +60,7 @@ def whole_attachment(state: State, ref: Ref) -> Attachment:
 
 
 def read_attachment(
-    log: EntrySource, state: State, ref: Ref, *, process_id: str | None = None, blobs: BlobStore | None = None
+    log: AttachmentSource, state: State, ref: Ref, *, process_id: str | None = None, blobs: BlobStore | None = None
 ) -> bytes:
     """Return the bytes of an attachment of the process that ``state`` is of. Blocking.
 
@@ -60,7 +70,7 @@ def read_attachment(
     """
     attachment, offsets = whole_attachment(state, ref), state.attached_at.get(ref.digest, ())
     if attachment.store:
-        data = _stored(blobs, attachment.store, state, ref, process_id)
+        data = _stored(log.topic_id, blobs, attachment.store, state, ref, process_id)
     elif len(offsets) < attachment.parts:
         raise AttachmentDamaged(
             "the journal has the attachment's reference and not its bytes: the process was seeded by a replay",
@@ -74,17 +84,24 @@ def read_attachment(
     return data
 
 
-def _stored(blobs: BlobStore | None, store: str, state: State, ref: Ref, process_id: str | None) -> bytes:
-    """Return what a blob store has, under the process or under the one that it is a copy of."""
+def _stored(
+    topic_id: str, blobs: BlobStore | None, store: str, state: State, ref: Ref, process_id: str | None
+) -> bytes:
+    """Return what a blob store has, of the process or of the one that it is a copy of."""
     if blobs is None or blobs.name != store:
         raise InvalidSetting(
             "the bytes of the attachment are in a blob store that is not this program's", setting="blob_store",
             value=None if blobs is None else blobs.name, hint=f"set blob_store to {store}",
         )  # fmt: skip
-    for owner in dict.fromkeys((process_id or ref.process_id, ref.process_id)):
-        data = blobs.get(folder_of(owner, state), ref.digest)
-        if data is not None:
-            return data
+    data = blobs.get(folder_of(process_id or ref.process_id, topic_id, state.deleted_seq), ref.digest)
+    if data is not None:
+        return data
+    found: bytes | None = None
+    for found in any_copy(blobs, ref.process_id, ref.digest):
+        if sha256(found).hexdigest() == ref.digest:
+            return found
+    if found is not None:
+        return found  # for whoever compares
     raise _damaged("the blob store does not have the bytes of an attachment", ref, store)
 
 

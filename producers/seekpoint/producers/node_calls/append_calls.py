@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.node_runtime import NodeRuntime
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.shared_writing.shared_process import SharedOpening
     from seekpoint.producers.shared_writing.shared_writes import SharedWrites
     from seekpoint.schemas.bodies import Body
-    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["AppendCalls"]
 
@@ -71,7 +69,8 @@ class AppendCalls:
         From then on each read of any node finds no such process: ``UnknownProcess``. Whoever writes to the id next
         begins a new process, whose entries have the next seqs. View and checkpoints drop the content as soon as a
         projector has read the entry. The log has the old entries until ``seekpoint trim`` deletes them. Bytes of
-        attachments in this node's blob store are deleted before the call returns.
+        attachments in this node's blob store are deleted before the call returns; after ``BlobStoreUnavailable`` the
+        same call again deletes the rest.
 
         It writes one entry, as ``append`` does, with the same options and errors; ``reason`` goes into it. Only a
         process that holds content alone is deleted. ``Refused`` where an agent runs as it, ``IllegalTransition`` where
@@ -86,30 +85,26 @@ class AppendCalls:
         if not exists or (state.is_deleted and entry_id is None):
             if expected_seq is not None and expected_seq != state.seq:
                 raise append_conflict(process_id, expected_seq, state)
+            await self._erase_blobs(process_id, state.deleted_seq)
             return None
         text = None if reason is None else self._runtime.settings.scrub(reason)
         done = await self.append(
             process_id, Deleted(text), expected_seq=expected_seq, entry_id=entry_id, actor=actor,
             correlation_id=correlation_id,
         )  # fmt: skip
-        if not done.is_repeated:  # else the process that was read is a later one of the id
-            await self._erase_blobs(process_id, state)
+        await self._erase_blobs(process_id, done.seq)
         return done
 
-    async def _erase_blobs(self, process_id: str, deleted: State) -> None:
-        """Erase the bytes of a deleted process from this node's blob store."""
-        from seekpoint.consumers.blobs.blob_store import folder_of
+    async def _erase_blobs(self, process_id: str, deleted_seq: int) -> None:
+        """Erase from this node's blob store what the process held before the deletion ``deleted_seq``."""
         from seekpoint.schemas.errors import BlobStoreUnavailable
 
-        blobs, folder = self._runtime.blobs, folder_of(process_id, deleted)
-        if blobs is None:
-            return
         try:
-            await self._runtime.in_thread(partial(blobs.erase, folder))
+            await self._runtime.erase_deleted(process_id, deleted_seq)
         except BlobStoreUnavailable as exc:
             raise BlobStoreUnavailable(
                 f"the process is deleted, its bytes in the blob store are not: {exc.message}", process_id=process_id,
-                store=exc.store, hint=f"delete the folder {folder} of the store; the same call again does not",
+                store=exc.store, hint="make the same call again: it erases what is left",
             ) from exc  # fmt: skip
 
     def _shared_opening(self, process_id: str, cause: Cause) -> SharedOpening:

@@ -149,12 +149,14 @@ class SharedProcess:
         put: tuple[int, Body] | None = None
         while not (ref.digest in state.attachments and state.attachments[ref.digest].is_whole):
             if put is None or put[0] != state.deleted_seq:
-                limits, in_thread = self._bodies.limits, self._runtime.in_thread
-                put = state.deleted_seq, await stored(blobs, ref, data, state, limits, in_thread)
+                reader, in_thread = self._runtime.reader, self._runtime.in_thread
+                put = state.deleted_seq, await stored(blobs, ref, data, state, reader, in_thread)
             try:
                 await self.append(put[1], **AppendOptions(**how, expected_seq=state.seq))
             except AppendConflict as exc:
                 state = exc.state
+                if state.deleted_seq != put[0]:  # the deletion may have erased the folder before the bytes were there
+                    await self._runtime.erase_deleted(self.process_id, state.deleted_seq)
             else:
                 return
 

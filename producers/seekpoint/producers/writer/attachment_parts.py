@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
-from seekpoint.consumers.blobs.blob_store import folder_of
+from seekpoint.consumers.blobs.process_blobs import folder_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import LimitExceeded, Refused
 from seekpoint.schemas.folding.attachment_rules import beyond_limits
@@ -19,6 +19,7 @@ from seekpoint.schemas.values.attachment_ref import Ref
 if TYPE_CHECKING:
     from seekpoint.consumers.blobs.blob_store import BlobStore
     from seekpoint.schemas.config.limits import Limits
+    from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.state.process_state import Draft
     from seekpoint.schemas.state.state_parts import Attachment
 
@@ -65,16 +66,17 @@ def part(ref: Ref, data: bytes, start: int, limits: Limits) -> b.PartAttached:
 
 
 async def stored(
-    blobs: BlobStore, ref: Ref, data: bytes, state: Draft, limits: Limits, in_thread: InThread
+    blobs: BlobStore, ref: Ref, data: bytes, state: Draft, reader: LogReader, in_thread: InThread
 ) -> b.PartAttached:
     """Put an attachment into a blob store; return the entry that says so, to be written then.
 
     Raises ``LimitExceeded`` if the process has no room for it, before anything is put there.
     """
-    misfit = beyond_limits(state, ref.size, limits)
+    misfit = beyond_limits(state, ref.size, reader.limits)
     if misfit is not None:
         raise LimitExceeded(misfit[1], process_id=ref.process_id)
-    await in_thread(partial(blobs.put, folder_of(ref.process_id, state), ref.digest, data))
+    folder = folder_of(ref.process_id, reader.topic_id, state.deleted_seq)
+    await in_thread(partial(blobs.put, folder, ref.digest, data))
     return b.PartAttached(ref.digest, ref.size, media_type=ref.media_type, store=blobs.name)
 
 
