@@ -72,9 +72,15 @@ def test_the_bytes_of_a_finished_process_are_erased_when_asked(settings: Setting
 
 
 def test_without_a_store_the_setting_is_named(
-    settings: Settings, shell: Shell, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, settings: Settings, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attachments are in the journal then."""
+
+    async def begun() -> None:
+        async with Node.local(tmp_path / "runs.db") as node, node.open("case-17") as process:
+            await process.attach(LARGE)
+
+    asyncio.run(begun())
     monkeypatch.delenv("SEEKPOINT_BLOB_STORE")
     ran = shell("blobs", "case-17")
     assert ran.code == 2
