@@ -15,19 +15,29 @@ from seekpoint import Effect, Process, Usage
 from seekpoint.errors import (
     Cancelled,
     HandleLost,
+    LimitExceeded,
     OperatorRequired,
     ProcessSuspended,
     Refused,
     Retryable,
     SeekpointError,
     StepFailed,
+    UnserializableValue,
 )
 
-__all__ = ["RunCalls", "idempotency_key"]
+__all__ = ["RESULT_LOST", "RunCalls", "has_run", "idempotency_key"]
 
 T = TypeVar("T")
 
 _ENDS_THE_RUN = (OperatorRequired, HandleLost, Retryable, Cancelled, ProcessSuspended)
+
+RESULT_LOST = (
+    "The tool has run, and what it did is done. Its result could not be recorded, so it is not shown here. "
+    "Do not call the tool again for the same purpose."
+)
+"""What a model is told instead of a result that cannot be recorded: a text that asks to try again would be wrong."""
+
+_OUTCOMES = ("step_ended", "effect_settled")
 
 _key: ContextVar[str | None] = ContextVar("seekpoint_idempotency_key", default=None)
 
@@ -41,6 +51,16 @@ def idempotency_key() -> str:
     if key is None:
         raise Refused("no tool call of a durable run runs here", hint="call it in the body of a function tool")
     return key
+
+
+def has_run(error: BaseException) -> bool:
+    """Whether ``error`` says that a tool has run and only its result is lost: too large, or no JSON.
+
+    The same errors of its arguments name another entry, or no call.
+    """
+    if not isinstance(error, UnserializableValue | LimitExceeded):
+        return False
+    return error.facts.get("kind") in _OUTCOMES or "key" in error.facts
 
 
 class RunCalls:

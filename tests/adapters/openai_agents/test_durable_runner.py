@@ -318,6 +318,56 @@ async def test_outputs_are_the_same_in_a_replay() -> None:
         assert text in request
 
 
+async def test_a_number_that_json_does_not_have_is_recorded_as_its_text() -> None:
+    """As the SDK shows it to the model."""
+
+    @function_tool
+    async def ratio() -> float:
+        made["ratio"] += 1
+        return float("nan")
+
+    @function_tool
+    async def ratios() -> dict[str, list[float]]:
+        made["ratios"] += 1
+        return {"found": [1.5, float("inf")]}
+
+    calls = [function_call("ratio", {}, call_id="c1"), function_call("ratios", {}, call_id="c2")]
+    semantics = dict.fromkeys(("ratio", "ratios"), Effect.AT_MOST_ONCE)
+    runs = running(single({0: calls, 2: assistant_message("done")}, [ratio, ratios]), effects=semantics)
+    crash = crash_at(call="model:1", when="unsent")
+    assert await crash.run(runs, "case-1", "hello") == "done"
+    request = _request(crash, "model:1")
+    assert "nan" in request
+    assert "{'found': [1.5, inf]}" in request
+    assert (made["ratio"], made["ratios"]) == (1, 1)
+
+
+@pytest.mark.parametrize("semantics", [Effect.AT_MOST_ONCE, None])
+async def test_a_tool_whose_result_is_lost_is_not_to_be_called_again(semantics: Effect | None) -> None:
+    """It has run. The SDK's own text asks the model to try again. A text of one's own is left as it is."""
+
+    @function_tool
+    async def pay() -> str:
+        made["pay"] += 1
+        return "paid" * 1_000_000
+
+    @function_tool(failure_error_function=lambda _, error: f"told: {type(error).__name__}")
+    async def order() -> str:
+        return "order" * 1_000_000
+
+    calls = [function_call("pay", {}, call_id="c1"), function_call("order", {}, call_id="c2")]
+    script = {0: calls, 2: assistant_message("done")}
+    runs = running(single(script, [pay, order]), effects={} if semantics is None else {"pay": semantics})
+    crash = crash_at(call="model:1", when="unsent")
+    assert await crash.run(runs, "case-1", "hello") == "done"
+    request = _request(crash, "model:1")
+    assert "The tool has run" in request
+    assert "told: LimitExceeded" in request
+    assert "try again" not in request
+    assert made["pay"] == 1
+    await assert_replays(runs, crash.history())
+
+
 async def test_a_time_out_of_a_tool_is_recorded() -> None:
     """The next run tells the model the same, though the tool would be quicker then."""
 

@@ -6,6 +6,7 @@ import copy
 import inspect
 import json
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from agents import (
@@ -26,7 +27,7 @@ from agents.tool_context import ToolContext
 from pydantic import TypeAdapter
 
 from seekpoint import Effect
-from seekpoint.adapters.run_calls import RunCalls
+from seekpoint.adapters.run_calls import RESULT_LOST, RunCalls, has_run
 from seekpoint.errors import Refused
 
 __all__ = ["durable_tool", "is_agent_tool", "parsed"]
@@ -93,6 +94,8 @@ class _RecordedInvoker:
                 raise
             if isinstance(exc, TimeoutError) and tool.timeout_seconds is not None:
                 return await _timed_out(tool, tool.timeout_seconds, context)
+            if tool._use_default_failure_error_function and has_run(exc):
+                return RESULT_LOST
             told = await maybe_invoke_function_tool_failure_error_function(
                 function_tool=tool, context=context, error=exc
             )  # what the tool's own failures become: of an effect that a person calls failed, of an output too large
@@ -123,7 +126,8 @@ def parsed(arguments: Any) -> Any:
 def _output_json(output: Any, adapter: TypeAdapter[Any] | None) -> Mapping[str, Any]:
     """Return the output as JSON. What the SDK would turn into a text for the model is recorded as that text."""
     if adapter is not None and not isinstance(output, str):
-        return {"typed": adapter.dump_python(output, mode="json")}
+        typed = adapter.dump_python(output, mode="json")
+        return {"typed": typed} if _is_json(typed) else {"value": str(output)}
     if isinstance(output, _Part):
         return {"part": output.model_dump(mode="json")}
     if isinstance(output, list) and output and all(isinstance(part, _Part) for part in output):
@@ -147,4 +151,4 @@ def _is_json(value: Any) -> bool:
         return all(isinstance(key, str) and _is_json(one) for key, one in value.items())
     if isinstance(value, list):
         return all(map(_is_json, value))
-    return value is None or type(value) in (str, bool, int, float)
+    return value is None or type(value) in (str, bool, int) or (type(value) is float and isfinite(value))
