@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from seekpoint import Node, Ref, SharedProcess, State, SyncNode
+from seekpoint.schemas.bodies import ContentBatch
 
 __all__ = ["SharedCalls", "shared_calls"]
 
@@ -34,8 +35,8 @@ class SharedCalls(Protocol):
         """Remove a context value."""
         ...
 
-    async def clear(self) -> object:
-        """Remove all context values."""
+    async def clear(self, kept: Mapping[str, str], *, expected_seq: int) -> object:
+        """Remove all context values but ``kept``, JSON texts by key, in one entry."""
         ...
 
     async def attach(self, data: bytes, *, media_type: str) -> Ref:
@@ -84,8 +85,9 @@ class _LoopCalls:
     async def delete(self, key: str, *, expected_seq: int) -> object:
         return await (self._thread or await self._opened()).delete(key, expected_seq=expected_seq)
 
-    async def clear(self) -> object:
-        return await (self._thread or await self._opened()).clear()
+    async def clear(self, kept: Mapping[str, str], *, expected_seq: int) -> object:
+        thread = self._thread or await self._opened()
+        return await thread.append(ContentBatch(cleared=True, values=kept), expected_seq=expected_seq)
 
     async def attach(self, data: bytes, *, media_type: str) -> Ref:
         return await (self._thread or await self._opened()).attach(data, media_type=media_type)
@@ -127,8 +129,9 @@ class _ThreadCalls:
     async def delete(self, key: str, *, expected_seq: int) -> object:
         return await asyncio.to_thread(lambda: self._opened().delete(key, expected_seq=expected_seq))
 
-    async def clear(self) -> object:
-        return await asyncio.to_thread(lambda: self._opened().clear())
+    async def clear(self, kept: Mapping[str, str], *, expected_seq: int) -> object:
+        body = ContentBatch(cleared=True, values=kept)
+        return await asyncio.to_thread(lambda: self._opened().append(body, expected_seq=expected_seq))
 
     async def attach(self, data: bytes, *, media_type: str) -> Ref:
         return await asyncio.to_thread(lambda: self._opened().attach(data, media_type=media_type))

@@ -137,6 +137,26 @@ async def test_a_session_knows_the_newest_calls_that_added_once(node: Node) -> N
     assert state.seq == 104
 
 
+async def test_a_cleared_session_knows_the_calls_that_added_once(nodes: list[Node]) -> None:
+    """Also those that another node made just before."""
+    here, there = (SeekpointSession("chat", node) for node in nodes)
+    await here.add_items(said(1))
+    await there.add_items_once(said(2), "request-2")  # which the other one has not read
+    read = here._calls.read
+
+    async def read_before() -> State:
+        state = await read()
+        if state.seq == 2:
+            await there.add_items_once(said(3), "request-3")
+        return state
+
+    here._calls.read = read_before  # type: ignore[method-assign]
+    await here.clear_session()
+    await there.add_items_once(said("again"), "request-2")
+    await there.add_items_once(said("again"), "request-3")
+    assert await there.get_items() == []
+
+
 # --- bad input
 async def test_what_does_not_fit_is_refused_with_advice() -> None:
     """And nothing of it is there afterwards."""

@@ -33,7 +33,7 @@ T = TypeVar("T")
 _ITEM = "item/"
 _ADDED = "added/"
 """Before the seq and the id of a call that adds its items once."""
-_ADDED_MAX, _CLEARED_MAX = 100, 20_000
+_ADDED_MAX = 100
 _FULL = (
     "none of them was added: keep images and files outside, and put their file_id or URL into the item; add fewer "
     "items at once; wrap the session in OpenAIResponsesCompactionSession; or begin another session"
@@ -112,7 +112,7 @@ class SeekpointSession(SessionABC):
         return await self._at_node(self._pop)
 
     async def clear_session(self) -> None:
-        """Remove all items, in one entry."""
+        """Remove all items, in one entry. The ids of ``add_items_once`` stay."""
         await self._at_node(self._clear)
 
     def close(self) -> None:
@@ -256,12 +256,10 @@ class SeekpointSession(SessionABC):
 
     async def _clear(self) -> None:
         before = state = await self._calls.read()
-        while keys := _newest_keys(state, None):
+        while _newest_keys(state, 1):
+            ids = {key: text for key, text in state.values_json.items() if not key.startswith(_ITEM)}
             try:
-                if len(keys) == len(state.values_json) or len(keys) > _CLEARED_MAX:
-                    await self._calls.clear()
-                else:  # the ids of calls stay, as long as the keys fit into an entry
-                    await self._calls.change({}, keys, expected_seq=state.seq)
+                await self._calls.clear(ids, expected_seq=state.seq)
             except AppendConflict as conflict:
                 state = _newer(conflict)
             else:
