@@ -1,0 +1,12 @@
+"""Import what other systems have stored: ``seekpoint import --from KIND SOURCE`` uses this, and programs may, too.
+
+    SqliteSaver, PostgresSaver of LangGraph     threads, as ``SeekpointSaver`` keeps them
+
+A source is only read, never written to. Everything that is written is read back and compared. An import that was
+interrupted is repeated: it goes on where it was.
+"""
+
+from seekpoint.adapters.migration.kinds import SOURCE_KINDS, open_source
+from seekpoint.adapters.migration.migrations import Migrated, Order, Source, chosen_ids, migrate
+
+__all__ = ["SOURCE_KINDS", "Migrated", "Order", "Source", "chosen_ids", "migrate", "open_source"]
