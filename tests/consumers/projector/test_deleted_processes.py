@@ -40,3 +40,21 @@ def test_a_deletion_takes_the_content_out_of_view_and_checkpoint_at_once() -> No
     bench.owner.own(b.ContextUpdated("a", "1"))
     bench.project(projection)
     assert [one.seq for one in bench.view.page(0, b"", b"", 10, open_only=True).summaries] == [4]
+
+
+def test_a_deleted_process_with_a_gap_behind_it_is_listed() -> None:
+    """Something was written that is lost: a person has to see that."""
+    bench = Bench()
+    bench.owner.claim()
+    bench.owner.own(b.Deleted())
+    bench.owner.seq += 1
+    bench.owner.own(b.ContextUpdated("a", "1"))
+    projection = bench.projection()
+    bench.project(projection)
+    state = bench.view.look_up(0, KEY).state
+    assert state is not None
+    assert (state.is_deleted, state.degraded is None) == (False, False)
+    for open_only in (True, False):
+        (listed,) = bench.view.page(0, b"", b"", 10, open_only=open_only).summaries
+        assert listed.status == "degraded"
+        assert not listed.is_deleted

@@ -17,6 +17,7 @@ from seekpoint.consumers.staging.copy.selection import Selection
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.consumers.staging.replay_plan import Plan
 from seekpoint.consumers.staging.staging_replay import Replay
+from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import ReplayRefused
 
@@ -100,6 +101,25 @@ def test_what_cannot_be_seeded_is_refused() -> None:
     masks = MaskRules.from_dict({"mask": [rule]}, key=bytes(32))
     slice_ = Selection(offsets={0: (3, None)})
     assert "too large for one entry" in refused_seeded(large, Plan(selection=slice_, seeded=True, masks=masks))
+
+
+def test_a_process_with_attachments_before_the_range_is_refused() -> None:
+    """Its copy would have references without bytes. What is in a blob store is read there."""
+    source = journal(prod(1), 1)
+    owner = Owner(source.append, 1, "case-1")
+    owner.claim()
+    owner.own(b.PartAttached("a" * 64, 5, 0, b"bytes"))
+    owner.update("n", "1")
+    plan = Plan(selection=Selection(offsets={0: (2, None)}), seeded=True)
+    refusal = refused_seeded(source, plan)
+    for text in ("attachments before the range (1)", "process_id=case-1", "bytes=5", "without --seeded"):
+        assert text in refusal
+    owner.own(b.Detached(f'["{"a" * 64}"]'))
+    owner.own(b.PartAttached("b" * 64, 5_000_000, store="s3://bucket"))
+    owner.update("n", "2")
+    target = staging(1)
+    Replay(source, target, Plan(selection=Selection(offsets={0: (5, None)}), seeded=True)).run()
+    assert folded(target)["case-1"].attachments["b" * 64].store == "s3://bucket"
 
 
 def test_a_state_larger_than_a_record_is_seeded() -> None:

@@ -133,3 +133,23 @@ async def test_of_a_deletion_and_a_write_at_once_one_comes_first(node: Node, oth
         assert state.seq == seq + 1
         assert (state.context == {}) == state.is_deleted == isinstance(found[1], AppendConflict)
         await there.update("next", number)
+
+
+async def test_a_deletion_forgets_no_entry_id(node: Node, other: Node) -> None:
+    """A call from before it that is repeated behind it writes nothing into the new process."""
+    thread = await node.open("p", shared=True)
+    bare = await thread.update("a", 1, entry_id=b"1" * 16)
+    expecting = await thread.update("b", 2, expected_seq=1, entry_id=b"2" * 16)
+    deleted = await node.delete("p")
+    assert deleted is not None
+    for repeater in (node, other):
+        late = await repeater.open("p", shared=True)
+        assert await late.update("a", 1, entry_id=b"1" * 16) == bare._replace(is_repeated=True)
+        assert await late.update("b", 2, expected_seq=1, entry_id=b"2" * 16) == expecting._replace(is_repeated=True)
+    state = (await node.recover("p", missing_ok=True)).state
+    assert (state.is_deleted, state.deleted_seq) == (True, deleted.seq)
+    assert bare.seq < expecting.seq < state.deleted_seq
+    async with other.open("p") as owned:  # an owner's calls know them too
+        await owned.update("c", 3)
+        assert (await owned.update("a", 1, entry_id=b"1" * 16)).is_repeated
+        assert owned.state.context == {"c": 3}

@@ -96,7 +96,7 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     @property
     def is_deleted(self) -> bool:
         """Return whether it was deleted and nothing was written to it since: lists leave it out."""
-        return self.last_kind == Deleted.KIND
+        return self.last_kind == Deleted.KIND and not self.degraded
 
     @property
     def status(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import msgspec
@@ -89,21 +89,26 @@ def check_body(body: b.Body, process_id: str, limits: Limits) -> None:
             hint="for steps, effects, waits and the lifecycle, own the process: node.open(PROCESS_ID)",
         )  # fmt: skip
     for text in _json_texts(body):
+        if type(text) is not str:
+            raise UnserializableValue(
+                "a dynamic value of a body is JSON text, not an object", process_id=process_id, kind=body.KIND,
+                path="$", hint="call the method of the process that writes such an entry, or give JSON text",
+            )  # fmt: skip
         check(text, limits)
         if dump(load(text), limits) != text:
             raise UnserializableValue("a body's value is canonical JSON text, as seekpoint writes it", path="$")
 
 
-def _json_texts(body: b.Body) -> Iterator[str]:
-    """Yield the JSON texts in ``body``."""
+def _json_texts(body: b.Body) -> Iterator[object]:
+    """Yield what should be the JSON texts in ``body``: callers may have given anything."""
     match body:
         case b.ContextUpdated():
             yield body.value
         case b.ContextUpdatedMany():
-            yield from body.values.values()
+            yield from _texts_of_values(body.values)
         case b.ContentBatch():
-            yield from body.values.values()
             yield from (body.deleted, body.messages)
+            yield from _texts_of_values(body.values)
             yield from _texts_of_messages(body.messages)
         case b.ContextPatched():
             yield body.patch
@@ -113,6 +118,11 @@ def _json_texts(body: b.Body) -> Iterator[str]:
             yield body.digests
         case b.MessageSaid():
             yield from (text for text in (body.parts, body.tool_calls) if text is not None)
+
+
+def _texts_of_values(values: object) -> Iterator[object]:
+    """Yield the JSON texts in a mapping; something else as it is, to be refused."""
+    yield from values.values() if isinstance(values, Mapping) else (values,)
 
 
 def _texts_of_messages(messages: str) -> Iterator[str]:

@@ -174,8 +174,11 @@ class Draft:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the process was deleted and nothing was written to it since: readers find no such process."""
-        return self.last_kind == Deleted.KIND
+        """Whether the process was deleted and nothing was written to it since: readers find no such process.
+
+        Behind a gap something was written that is lost: a person has to see that.
+        """
+        return self.last_kind == Deleted.KIND and self.degraded is None
 
     def freeze(self) -> State:
         """Turn this very object into a state. The draft is gone."""

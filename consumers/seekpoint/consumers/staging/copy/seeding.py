@@ -157,6 +157,7 @@ class Seeder:
         entry = self.transform.apply_to_entry(self._entry(seed))
         if entry is None:
             return
+        self._refuse_attached(seed)
         key, value = entry.process_id.encode(), encode(entry)
         self._refuse_large(seed.process_id, value)
         target_partition = self.partitioner.partition_for(key, seed.partition, seed.process_id.encode())
@@ -182,6 +183,16 @@ class Seeder:
         entry_id = blake2b(f"{self.provenance.job}/{seed.process_id}".encode(), digest_size=16).digest()
         body = b.Seeded(seed.state.to_bytes().decode())
         return Entry(entry_id, seed.process_id, None, 0, None, None, seed.timestamp_ms * 1000, None, None, None, body)
+
+    def _refuse_attached(self, seed: _Seed) -> None:
+        """Refuse a state whose attachments are in entries before the range: the copy would have references only."""
+        lost = [one for one in seed.state.attachments.values() if not one.store]
+        if lost:
+            raise ReplayRefused(
+                f"the process has attachments before the range ({len(lost)}): a seed does not bring their bytes",
+                process_id=seed.process_id, bytes=sum(one.size for one in lost),
+                hint="replay it from its beginning, without --seeded, or leave it out with --process",
+            )  # fmt: skip
 
     def _refuse_large(self, process_id: str, value: bytes) -> None:
         if len(value) > self.codec.limits.restoring_bytes:
