@@ -292,9 +292,19 @@ async def test_another_process_under_the_id_is_refused(store: Store, tmp_path: P
         reports = await imported(node, store)
         assert {name: one.status for name, one in reports.items()} == {"t": "refused", "u": "refused", "v": "imported"}
         assert "other content" in str(reports["t"].error)
-        assert "not this thread" in str(reports["u"].error)
+        assert "not made by this adapter" in str(reports["u"].error)
         assert "--prefix" in str(reports["t"].error)
         await read_alike(other, node, "t")
+
+
+async def test_a_thread_that_was_deleted_can_be_imported_again(store: Store) -> None:
+    """The process begins anew."""
+    filled(store, "t")
+    async with Node.in_memory() as node:
+        await imported(node, store)
+        await SeekpointSaver(node).adelete_thread("t")
+        assert (await imported(node, store))["t"].status == "imported"
+        await read_alike(store, node, "t")
 
 
 async def test_a_changed_checkpoint_is_refused(store: Store) -> None:
@@ -411,7 +421,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path, postgres: str) -> None:
         place = str(tmp_path / "other.db")
         saver.conn.execute("ATTACH ? AS other", (place,))  # type: ignore[attr-defined]
         saver.conn.execute("CREATE TABLE other.notes (text)")  # type: ignore[attr-defined]
-    with pytest.raises(Refused, match="no checkpoints of LangGraph"):
+    with pytest.raises(Refused, match="not written by LangGraph"):
         open_source("langgraph-sqlite", place)
     with pytest.raises(Refused, match="no checkpoints of PostgresSaver"):
         open_source("langgraph-postgres", f"{postgres} options='-c search_path=nowhere'")

@@ -18,6 +18,7 @@ from seekpoint.adapters.langgraph.thread_history import ThreadHistory
 from seekpoint.adapters.langgraph.thread_log import ThreadLog
 from seekpoint.adapters.langgraph.thread_names import THREAD_KEY, joined, process_id_of
 from seekpoint.adapters.langgraph.threads import Threads
+from seekpoint.adapters.migration.existing_processes import existing_state
 from seekpoint.adapters.migration.migrations import Migrated, Order
 from seekpoint.adapters.migration.opaque_values import OpaqueSerializer, cipher_of_environment
 from seekpoint.adapters.migration.source_checkpoints import SourceCheckpoint
@@ -184,17 +185,10 @@ def _log(node: Node, process_id: str, thread_id: str) -> ThreadLog:
 
 async def _known(node: Node | None, process_id: str, thread_id: str) -> tuple[ThreadContent, ThreadHistory]:
     """Return what the journal has of a thread. Raises ``Refused`` for a process of somebody else."""
-    if node is None:
+    own = orjson.dumps(thread_id).decode()
+    state = await existing_state(node, process_id, thread_id, lambda values: values.get(THREAD_KEY) == own)
+    if state is None or node is None:
         return ThreadContent(), ThreadHistory()
-    found = await node.recover(process_id, missing_ok=True)
-    if not found.known or not found.state.values_json:
-        return ThreadContent(), ThreadHistory()
-    known = found.state.values_json.get(THREAD_KEY)
-    if known is None or orjson.loads(known) != thread_id:
-        raise Refused(
-            "the process exists and is not this thread", process_id=process_id, name=thread_id,
-            hint="import the thread under another prefix: --prefix NAME",
-        )  # fmt: skip
     return await _log(node, process_id, thread_id).history()
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
-from urllib.parse import quote
+from contextlib import contextmanager
 
 from seekpoint.adapters.migration.opaque_values import OpaqueSerializer
+from seekpoint.adapters.migration.read_only_sqlite import ReadOnlySqlite
 from seekpoint.adapters.migration.source_checkpoints import SourceCheckpoint, SourceWrite, split_checkpoint
 from seekpoint.errors import Refused, SeekpointError
 
@@ -26,67 +25,28 @@ _COLUMNS = {
 class SqliteThreads:
     """The threads in a file of ``SqliteSaver`` or ``AsyncSqliteSaver``."""
 
-    def __init__(self, path: str | Path, serde: OpaqueSerializer) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str, serde: OpaqueSerializer) -> None:
+        self._file = ReadOnlySqlite(path, "LangGraph's SqliteSaver", _COLUMNS)
         self._serde = serde
-        self._mode = "mode=ro"
-        self._has_task_path = self._checked()
 
     def ids(self) -> list[str]:
         """Return the ids of all threads."""
-        with self._reading() as file:
+        with self._file.reading() as file:
             return [row[0] for row in file.execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY 1")]
 
     def checkpoint_count(self, thread_id: str) -> int:
         """Return how many checkpoints a thread has."""
-        with self._reading() as file:
-            count: int = file.execute("SELECT count(*) FROM checkpoints WHERE thread_id = ?", (thread_id,)).fetchone()[
-                0
-            ]
+        sql = "SELECT count(*) FROM checkpoints WHERE thread_id = ?"
+        with self._file.reading() as file:
+            count: int = file.execute(sql, (thread_id,)).fetchone()[0]
             return count
 
     @contextmanager
     def reading(self, thread_id: str) -> Iterator[SqliteThread]:
         """Read a thread as of one moment, whatever is written meanwhile."""
-        with self._reading() as file:
-            file.execute("BEGIN")
-            yield SqliteThread(file, thread_id, self._serde, has_task_path=self._has_task_path)
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        try:
-            address = f"file:{quote(str(self._path.absolute()))}?{self._mode}"
-            # A page is read in whatever thread is free, one after the other.
-            with closing(sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)) as file:
-                yield file
-        except sqlite3.Error as exc:
-            raise Refused(
-                f"SQLite cannot read the source: {exc}", file=str(self._path), hint="give the file of SqliteSaver"
-            ) from exc
-
-    def _checked(self) -> bool:
-        """Return whether writes have the paths of their tasks. Raises ``Refused`` for a file of somebody else."""
-        if not self._path.is_file():
-            raise Refused("there is no such file", file=str(self._path), hint="give the file of SqliteSaver")
-        if not self._is_readable() and not Path(f"{self._path}-wal").exists():
-            self._mode = "immutable=1"  # a folder that nobody may write to: SQLite cannot make its file of locks there
-        with self._reading() as file:
-            for table, wanted in _COLUMNS.items():
-                found = {row[1] for row in file.execute(f"PRAGMA table_info({table})")}
-                if missing := sorted(wanted - found):
-                    raise Refused(
-                        f"the file has no checkpoints of LangGraph: its table {table} lacks {', '.join(missing)}",
-                        file=str(self._path), hint="give the file of SqliteSaver",
-                    )  # fmt: skip
-            return "task_path" in found
-
-    def _is_readable(self) -> bool:
-        try:
-            with self._reading() as file:
-                file.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except Refused:
-            return False
-        return True
+        has_task_path = "task_path" in self._file.found["writes"]
+        with self._file.reading(is_snapshot=True) as file:
+            yield SqliteThread(file, thread_id, self._serde, has_task_path=has_task_path)
 
 
 class SqliteThread:

@@ -17,6 +17,7 @@ from seekpoint.adapters.langgraph.stored_parts import (
 )
 from seekpoint.adapters.langgraph.thread_content import TaskWrites, ThreadContent
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
+from seekpoint.adapters.migration.existing_processes import other_content
 from seekpoint.adapters.migration.msgpack_spans import is_snapshot
 from seekpoint.adapters.migration.opaque_values import OpaqueSerializer, Typed, are_equal
 from seekpoint.adapters.migration.source_checkpoints import SourceCheckpoint, SourceWrite
@@ -149,10 +150,7 @@ class ThreadImport:
         return op
 
     def _other(self, why: str) -> Refused:
-        return Refused(
-            f"the process exists with other content: {why}", process_id=self.process_id, name=self.thread_id,
-            hint="import the thread under another prefix: --prefix NAME",
-        )  # fmt: skip
+        return other_content(why, self.process_id, self.thread_id)
 
 
 def _is_same(stored: StoredWrite, value: Typed, serde: OpaqueSerializer) -> bool:

@@ -27,6 +27,8 @@ _WORDS = {
     "refused": "refused",
 }
 
+_ONE = {"entries": "entry"}
+
 
 class SourceImport:
     """One import of the command line."""
@@ -128,7 +130,12 @@ def _row(one: Migrated) -> list[object]:
 
 
 def _counts(counts: Any) -> str:
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count) or "-"
+    return ", ".join(f"{count:,} {_named(name, count)}" for name, count in counts.items() if count) or "-"
+
+
+def _named(name: str, count: int) -> str:
+    words = name.replace("_", " ")
+    return words if count > 1 or name == "archived" else _ONE.get(words, words.removesuffix("s"))
 
 
 def _document(one: Migrated) -> dict[str, Any]:
