@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import agents
+import agnt5
 import confluent_kafka.admin
 import fastavro
 import faust
@@ -51,6 +52,7 @@ POSIX_NAMES = {
 }
 CLIENTS = (
     agents,
+    agnt5,
     importlib.import_module("aiokafka"),
     confluent_kafka,
     fastavro,
