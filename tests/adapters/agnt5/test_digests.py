@@ -22,7 +22,7 @@ from agnt5.activation import activation_id as sdk_activation_id
 from agnt5.exceptions import ActivationError
 from agnt5.lm import Message
 from agnt5.memoization import MemoizationManager
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seekpoint.adapters.agnt5 import (
@@ -48,6 +48,7 @@ keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 values = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(keys, inner), max_leaves=20)
 
 
+@settings(max_examples=60, deadline=None)
 @given(values)
 def test_a_canonical_value_is_the_one_of_the_sdk(value: Any) -> None:
     """Unsigned integers are those of the SDK's type."""
@@ -91,6 +92,7 @@ def test_what_the_sdk_refuses_is_refused_with_the_path(value: Any, path: str) ->
     assert refused.value.path == path
 
 
+@settings(max_examples=60, deadline=None)
 @given(names, names, names, st.sampled_from(list(ActivationKind)), names)
 def test_an_activation_id_is_the_one_of_the_sdk(project: str, run: str, parent: str, kind: Any, key: str) -> None:
     """Of any text, and of each kind."""
@@ -108,6 +110,7 @@ def test_identities_and_definitions_have_golden_values() -> None:
     assert found == "actv1_9LU0V32sQX2U3CaQSCW37t-WWSvBAe04qTWqTD6mN-w"
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.binary(min_size=32, max_size=32), names, names, values.map(canonical_activation_value))
 def test_a_definition_digest_is_the_one_of_the_sdk(artifact: bytes, name: str, version: str, config: bytes) -> None:
     """With every canonical configuration."""
@@ -127,6 +130,7 @@ def test_a_definition_that_the_sdk_refuses_is_refused(artifact: bytes, config: b
         definition_digest(artifact, "workflow", "v1", config)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(min_size=1), st.integers(0, 1_000), st.none() | st.text(min_size=1))
 def test_a_step_key_is_the_one_of_the_sdk(name: str, ordinal: int, key: str | None) -> None:
     """By the number of the step, or by its own key."""
@@ -142,6 +146,7 @@ def test_a_step_key_that_the_sdk_refuses_is_refused(name: str, ordinal: int, key
         step_key(name, ordinal, key)
 
 
+@settings(max_examples=60, deadline=None)
 @given(names, st.lists(names, max_size=3), st.none() | st.floats(0, 2), st.none() | st.integers(1, 9_999))
 def test_the_hash_of_a_model_call_is_the_one_of_the_sdk(
     model: str, said: list[str], temperature: float | None, most: int | None

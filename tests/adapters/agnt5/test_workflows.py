@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 
 import pytest
 from agnt5 import Agent, FunctionContext, WorkflowContext, current_activation, function, tool, workflow
-from agnt5.activation import ActivationKind, ActivationRecoveryPolicy
+from agnt5.activation import (
+    ActivationClient,
+    ActivationKind,
+    ActivationRecoveryPolicy,
+    ChildJoinPolicy,
+    child_activation_request_from_context,
+)
 from agnt5.agent import AgentRegistry
 from agnt5.exceptions import ActivationError, ActivationErrorCode, WaitingForUserInputException
 from agnt5.function import FunctionRegistry
@@ -435,6 +441,27 @@ async def test_a_run_is_executed_by_one_node_at_a_time() -> None:
             await first
         assert stale.value.code is Code.STALE_AUTHORITY
     assert ran == {"slow": 2, "last": 1}
+
+
+@pytest.mark.parametrize("policy", list(ChildJoinPolicy))
+async def test_a_run_does_not_end_while_a_child_that_it_needs_is_open(node: Node, policy: ChildJoinPolicy) -> None:
+    """A detached child does not hold it up."""
+
+    @workflow
+    async def order(ctx: WorkflowContext) -> str:
+        request = child_activation_request_from_context(
+            ctx, child_name="helper", stable_key="child:helper:0", input_value=None, join_policy=policy
+        )
+        await ActivationClient(workflows.activations).begin(request)
+        return "done"
+
+    async with DurableWorkflows(node) as workflows:
+        if policy is ChildJoinPolicy.DETACHED:
+            assert await workflows.run(order, "order-17") == "done"
+        else:
+            with pytest.raises(ActivationError) as refused:
+                await workflows.run(order, "order-17")
+            assert refused.value.code is Code.REQUIRED_CHILD_UNRESOLVED
 
 
 async def test_a_cancelled_run_stops_at_its_next_step(node: Node) -> None:
