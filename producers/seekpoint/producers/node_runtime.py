@@ -94,8 +94,10 @@ class NodeRuntime:
         self.threads = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
         self._body_threads = Threads(max_workers=_BODY_THREADS_MAX, thread_name_prefix="seekpoint-body")
         self.metrics = NodeMetrics()
-        self.outbox = Outbox(writer, settings, self._on_failing, self._on_retired, self.metrics.append_s)
         self.tailer = Tailer(reader, recovery.blocking, self.threads, settings)
+        self.outbox = Outbox(
+            writer, settings, self._on_failing, self._on_retired, self.metrics.append_s, self.tailer.take_written
+        )
         self.reads = ProcessReads(reader, recovery, self.tailer, self.threads, settings.confirm_timeout_s)
         self.confirmer = Confirmer(
             reader,

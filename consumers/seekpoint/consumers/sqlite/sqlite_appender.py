@@ -17,7 +17,7 @@ from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_marks import marks_of
 from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
 from seekpoint.schemas.errors import JournalUnavailable, SeekpointError
-from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord
+from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord, Record
 
 __all__ = ["SqliteAppender"]
 
@@ -76,11 +76,13 @@ class SqliteAppender:
     def _work(self) -> None:
         while (records := self._next()) is not None:
             try:
-                offsets = self._file.write(partial(self._insert, records))
+                written = self._file.write(partial(self._insert, records))
             except SeekpointError as exc:
                 self._end(records, exc)
                 return
-            self._deliver([DeliveryReport(one.token, at, None) for one, at in zip(records, offsets, strict=True)])
+            self._deliver(
+                [DeliveryReport(one.token, at.offset, None, at) for one, at in zip(records, written, strict=True)]
+            )
             with self._changed:
                 self._is_writing = False
                 self._changed.notify_all()
@@ -109,20 +111,20 @@ class SqliteAppender:
                 size += len(taken[-1].value)
             return taken
 
-    def _insert(self, records: list[ProducerRecord], connection: sqlite3.Connection) -> list[int]:
-        """Give the records their offsets and insert them; return the offsets."""
+    def _insert(self, records: list[ProducerRecord], connection: sqlite3.Connection) -> list[Record]:
+        """Give the records their offsets and insert them; return them as they are in the file."""
         now_ms = time.time_ns() // 1_000_000
         ends: dict[int, int] = {}
-        offsets, rows = [], []
+        written, rows = [], []
         for partition, key, value, _ in records:
             offset = ends.get(partition)
             if offset is None:
                 offset = marks_of(connection, self._topic, partition).high
             ends[partition] = offset + 1
-            offsets.append(offset)
+            written.append(Record(partition, offset, now_ms, key, value))
             rows.append((place_of(partition, offset), now_ms, key, value))
         insert_records(connection, self._topic, rows)
-        return offsets
+        return written
 
     def _report_failed(self, records: Sequence[ProducerRecord], failure: SeekpointError) -> None:
         if records:

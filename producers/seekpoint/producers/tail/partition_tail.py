@@ -95,7 +95,13 @@ class PartitionTail:
 
     # --- records
     def deliver(self, batch: TailBatch) -> None:
-        """Give the records of ``batch`` to their listeners, then wake the callers that waited for them."""
+        """Give the records of ``batch`` to their listeners, then wake the callers that waited for them.
+
+        What was delivered before is left out: an owner's own records may come twice, see ``Tailer.take_written``.
+        """
+        if batch.first is not None and batch.first.offset < self.position:
+            self._note_leader(batch)
+            batch = self._newer_part(batch)
         if self.observer is not None:
             self._observe(self.observer, batch)
         listeners, followers = self.listeners, self.followers
@@ -112,6 +118,15 @@ class PartitionTail:
             for follower in list(followers.get(key, ())):
                 self._deliver(follower, records)
         self._wake()
+
+    def _newer_part(self, batch: TailBatch) -> TailBatch:
+        if batch.next_offset <= self.position:
+            return TailBatch(batch.partition, (), batch.record, self.position)
+        count = len(batch.keys)
+        at = next((at for at in range(count) if batch.record(at).offset >= self.position), count)
+        return TailBatch(
+            batch.partition, batch.keys[at:], lambda index: batch.record(at + index), batch.next_offset, last=batch.last
+        )
 
     @staticmethod
     def _observe(observer: Observer, batch: TailBatch) -> None:

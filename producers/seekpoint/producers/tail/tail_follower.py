@@ -44,6 +44,8 @@ class Follower:
         self._settings = settings
         self._plan: dict[int, tuple[int, int]] = {}
         """Partition -> (generation, position). Replaced as a whole, so that the thread never sees half of a change."""
+        self._passed: dict[int, int] = {}
+        """Partition -> the offset below which the event loop has all records, from elsewhere."""
         self._awake = threading.Event()
         self._woken_at = 0.0
         self._is_held = False
@@ -67,12 +69,18 @@ class Follower:
 
     def begin(self, partition: int, position: int, generation: int) -> None:
         """Follow ``partition`` from ``position`` on."""
+        self._passed.pop(partition, None)
         self._plan = {**self._plan, partition: (generation, position)}
         self.wake()
 
     def end(self, partition: int) -> None:
         """Stop following ``partition``."""
         self._plan = {each: plan for each, plan in self._plan.items() if each != partition}
+        self._passed.pop(partition, None)
+
+    def passed(self, partition: int, position: int) -> None:
+        """Take note that the event loop has all records below ``position``: after a pause they are not read again."""
+        self._passed[partition] = position
 
     def wake(self) -> None:
         """Poll for a while: a caller waits."""
@@ -129,9 +137,10 @@ class Follower:
             self.is_idle = True
             self._awake.wait()
             self.is_idle = False
-        for partition, (_, position) in following.items():
+        for partition, (generation, position) in following.items():
             if partition in self._plan:
-                tail.begin(partition, position)
+                following[partition] = generation, max(position, self._passed.get(partition, 0))
+                tail.begin(partition, following[partition][1])
 
     def _adjust(self, tail: Tail, following: dict[int, tuple[int, int]]) -> None:
         """Follow the planned partitions; begin those of a new generation at their planned position."""

@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from seekpoint.consumers.recovery.absence_proof import prove_absence
@@ -24,7 +26,7 @@ from seekpoint.producers.tail.partition_tail import Listener, PartitionTail
 from seekpoint.producers.tail.tail_follower import Follower
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed, LogTruncated, Refused, Retryable, SeekpointError
-from seekpoint.schemas.log.log_ports import Batch, LogReader
+from seekpoint.schemas.log.log_ports import Batch, LogReader, Record
 from seekpoint.schemas.log.tail import TailBatch
 
 __all__ = ["Tailer", "not_started", "refuse_other_loop"]
@@ -183,6 +185,20 @@ class Tailer:
             tail.deliver(batch)
             if tail.unverified is not None:
                 self._spawn(self._check_leader(tail), "seekpoint-leader")
+
+    def take_written(self, records: Sequence[Record]) -> None:
+        """Deliver records that this node has written and that every reader has, where they follow what was read.
+
+        Nothing lies between, so this is what a read would return. Where a record of another writer lies between, the
+        partition is read as always.
+        """
+        for partition, group in groupby(records, key=attrgetter("partition")):
+            tail, found = self._tails.get(partition), list(group)
+            first, last = found[0].offset, found[-1].offset
+            if tail is not None and tail.position == first and not tail.broken and last - first + 1 == len(found):
+                tail.moved_at = tail.read_at = self._now()
+                tail.deliver(TailBatch(partition, [one.key for one in found], found.__getitem__, last + 1))
+                self._follower.passed(partition, last + 1)
 
     # --- direct reads, where the tail breaks or stays silent
     def _read_directly(self, tail: PartitionTail) -> None:

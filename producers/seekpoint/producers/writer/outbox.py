@@ -21,7 +21,7 @@ from seekpoint.producers.writer.pending import HandleStatus, Pending
 from seekpoint.schemas.config.error_texts import error_line, traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, SeekpointError
-from seekpoint.schemas.log.log_ports import Appender, DeliveryReport, LogWriter, ProducerRecord
+from seekpoint.schemas.log.log_ports import Appender, DeliveryReport, LogWriter, ProducerRecord, Record
 
 __all__ = ["Outbox", "Shipment"]
 
@@ -55,12 +55,15 @@ class Outbox:
         on_failing: Callable[[], None],
         on_retired: Callable[[SeekpointError], Coroutine[None, None, None]],
         append_s: Histogram | None = None,
+        on_readable: Callable[[Sequence[Record]], None] | None = None,
     ) -> None:
+        """``on_readable`` gets the records of this outbox that need not be read back, once they are acknowledged."""
         self._append_s = Histogram() if append_s is None else append_s
         self._writer = writer
         self._settings = settings
         self._on_failing = on_failing
         self._on_retired = on_retired
+        self._on_readable = on_readable
         self._queue: list[ProducerRecord] = []
         self._shipments: deque[Shipment] = deque()
         self._unanswered: set[_External] = set()
@@ -163,7 +166,8 @@ class Outbox:
         assert self._loop is not None
         failure: SeekpointError | None = None
         now, written, acknowledged = self._loop.time(), None, 0
-        for item, offset, error in deliveries:
+        readable: list[Record] = []
+        for item, offset, error, record in deliveries:
             shipment: Shipment | None = item.shipment  # type: ignore[attr-defined]
             if shipment is not None:
                 shipment.open -= 1
@@ -180,6 +184,10 @@ class Outbox:
                 item.failure = error
             else:
                 self._answer(item, offset, error)
+            if record is not None:
+                readable.append(record)
+        if readable and self._on_readable is not None:
+            self._on_readable(readable)
         self._observe(written, now, acknowledged)
         while self._shipments and self._shipments[0].open <= 0:
             self._shipments.popleft()

@@ -104,6 +104,8 @@ class DeliveryReport(NamedTuple):
     token: object
     offset: int
     error: SeekpointError | None
+    record: Record | None = None
+    """The record, if the log knows that every reader has it by now: then nobody has to read it back."""
 
 
 class LogReader(Protocol):
