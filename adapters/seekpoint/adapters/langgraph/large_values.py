@@ -107,9 +107,11 @@ def outlived(state: State, content: ThreadContent, process_id: str) -> list[Ref]
     return refs
 
 
-def unknown_to(state: State, content: ThreadContent) -> str | None:
+def unknown_to(process: SharedProcess, content: ThreadContent) -> str | None:
     """Return a value of the newest checkpoints whose attachment the process does not have; None if it has all."""
-    return next((data for digest, data in _needed(content).items() if digest not in state.attachments), None)
+    needed = _needed(content)
+    known = process.state.attachments if needed else {}
+    return next((data for digest, data in needed.items() if digest not in known), None)
 
 
 def _needed(content: ThreadContent) -> dict[str, str]:

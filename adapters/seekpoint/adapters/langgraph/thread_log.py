@@ -174,6 +174,8 @@ class ThreadLog:
             while self._queue:
                 for _ in range(_TICKS):
                     await asyncio.sleep(0)
+                    if len(self._queue) > 1 and isinstance(self._queue[-1].op, Put):
+                        break  # the checkpoint of a superstep comes after its writes
                 batch = self._next_batch()
                 try:
                     await self._append(batch)
@@ -219,7 +221,7 @@ class ThreadLog:
                 ops = asked_ops
                 continue
             after, change = content.applied(whole, self._thread_id)
-            lost = unknown_to(process.state, after)
+            lost = unknown_to(process, after)
             if lost is not None and lost.partition(":")[0] not in attached:
                 if (state := await process.read()).seq > content.seq:  # the content was old, not the thread's loss
                     content = self._taken(state)

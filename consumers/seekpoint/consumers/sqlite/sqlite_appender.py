@@ -76,13 +76,14 @@ class SqliteAppender:
     def _work(self) -> None:
         while (records := self._next()) is not None:
             try:
-                written = self._file.write(partial(self._insert, records))
+                written = self._file.write(partial(self._insert, records), is_noted=False)
             except SeekpointError as exc:
                 self._end(records, exc)
                 return
             self._deliver(
                 [DeliveryReport(one.token, at.offset, None, at) for one, at in zip(records, written, strict=True)]
             )
+            self._file.changes.note()
             with self._changed:
                 self._is_writing = False
                 self._changed.notify_all()

@@ -156,22 +156,24 @@ class SqliteFile:
         with self.translating():
             return self._connect()
 
-    def write(self, work: Callable[[sqlite3.Connection], T], *, is_durable: bool = True) -> T:
+    def write(self, work: Callable[[sqlite3.Connection], T], *, is_durable: bool = True, is_noted: bool = True) -> T:
         """Do ``work`` in a transaction. Return its result once the transaction is on the disk.
 
         Without ``is_durable`` it is not synchronised: after a power failure it, and what came later, may be missing.
+        Without ``is_noted`` the caller wakes those who wait for changes.
         """
         _ = self.manifest
         with self.changes.writing, self.translating():
             if self._writer is None:
                 self._check_open()
                 self._writer, self._writer_is_durable = self._connect(), True
+                _look_again_soon(self._writer)
                 self._identity.forget()
             if is_durable != self._writer_is_durable:
                 self._writer.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
                 self._writer_is_durable = is_durable
             result = _transaction(self._writer, work, self._before_commit)
-        if is_durable:
+        if is_durable and is_noted:
             self.changes.note()
         return result
 
@@ -279,6 +281,7 @@ class SqliteFile:
 
     def _create(self, connection: sqlite3.Connection) -> None:
         """Make the tables, unless another program has made them meanwhile."""
+        _look_again_soon(connection)
         _execute_when_free(connection, "PRAGMA journal_mode = WAL")
 
         def make(connection: sqlite3.Connection) -> None:
@@ -302,6 +305,7 @@ class SqliteFile:
         """Store the schema that this code writes entries with, so that every other version can read them."""
         key = schema_key(SCHEMA_FINGERPRINT)
         if not connection.execute("SELECT 1 FROM tables WHERE name = 'schemas' AND key = ?", (key,)).fetchone():
+            _look_again_soon(connection)
             add = "INSERT OR IGNORE INTO tables (name, key, value) VALUES ('schemas', ?, ?)"
             _transaction(connection, lambda writer: writer.execute(add, (key, schema_json().encode())))
 
@@ -342,12 +346,16 @@ def _transaction(
     return result
 
 
+def _look_again_soon(connection: sqlite3.Connection) -> None:
+    """Have SQLite not wait for another program itself: its steps grow to 0.1 s. ``_execute_when_free`` waits."""
+    connection.execute("PRAGMA busy_timeout = 0")
+
+
 def _execute_when_free(connection: sqlite3.Connection, statement: str) -> None:
     """Execute a statement that needs the file alone. Another program that uses it is waited for in short steps.
 
-    SQLite's own steps grow to 0.1 s, and for a change of the journal mode it does not wait at all.
+    For a change of the journal mode SQLite does not wait at all.
     """
-    connection.execute("PRAGMA busy_timeout = 0")
     until = time.monotonic() + _BUSY_MAX_S
     while True:
         try:

@@ -171,19 +171,21 @@ class SharedAppends:
         The handle knows of each entry whether it was applied. Once it is fenced, every other entry of it lies behind
         the newer claim in the log, or will lie there: no reader ever applies it.
         """
-        error: BaseException = _closed(self.process_id)
+        error, is_read = None, False
         try:
             last = batch[-1].pending
             assert last is not None
             acknowledged = last.future = asyncio.get_running_loop().create_future()
             await self._runtime.confirmer.confirm(handle, await acknowledged)
-            error = ProcessDegraded("the entry does not fit the process any more", process_id=self.process_id)
+            is_read = True
         except SeekpointError as exc:
             error = exc
         finally:
-            self._settle(handle, batch, error)
+            self._settle(handle, batch, error, is_read=is_read)
 
-    def _settle(self, handle: Handle, batch: Sequence[AppendRequest], error: BaseException) -> None:
+    def _settle(
+        self, handle: Handle, batch: Sequence[AppendRequest], error: SeekpointError | None, *, is_read: bool
+    ) -> None:
         fenced: list[AppendRequest] = []
         for request in batch:
             pending = request.pending
@@ -196,7 +198,7 @@ class SharedAppends:
             elif isinstance(handle.error, Fenced):
                 fenced.append(request)
             else:
-                request.fail(handle.error or error)
+                request.fail(handle.error or error or _unapplied(self.process_id, is_read=is_read))
         self._wait_again(fenced)
 
     def _wait_again(self, requests: Collection[AppendRequest]) -> None:
@@ -261,6 +263,13 @@ def _contended(process_id: str) -> ClaimLost:
         "other nodes claimed the process each time before this node could write", process_id=process_id,
         hint="nothing was written: try again later",
     )  # fmt: skip
+
+
+def _unapplied(process_id: str, *, is_read: bool) -> SeekpointError:
+    """Return the error of an append that is not applied: the log was read behind it, or the node was closed before."""
+    if is_read:
+        return ProcessDegraded("the entry does not fit the process any more", process_id=process_id)
+    return _closed(process_id)
 
 
 def _closed(process_id: str) -> HandleClosed:

@@ -66,41 +66,45 @@ class SharedProcess:
     # --- writing
     async def append(self, body: Body, **how: Unpack[AppendOptions]) -> Appended:
         """Append an entry with ``body``; see ``Node.append``."""
-        cause = Cause(
-            actor=how.get("actor") or self._cause.actor,
-            correlation_id=how.get("correlation_id") or self._cause.correlation_id,
-        )
-        return await self._writes.append(self.process_id, body, how.get("expected_seq"), how.get("entry_id"), cause)
+        return await self._append(body, how)
+
+    async def _append(self, body: Body, how: AppendOptions, *, is_checked: bool = False) -> Appended:
+        actor, correlation_id = how.get("actor"), how.get("correlation_id")
+        cause = self._cause
+        if actor or correlation_id:
+            cause = Cause(actor=actor or cause.actor, correlation_id=correlation_id or cause.correlation_id)
+        expected_seq, entry_id = how.get("expected_seq"), how.get("entry_id")
+        return await self._writes.append(self.process_id, body, expected_seq, entry_id, cause, is_checked=is_checked)
 
     async def record(self, kind: str, payload: Any = None, **how: Unpack[AppendOptions]) -> Appended:
         """Write a custom entry of a ``kind`` of your own; the fold only keeps its kind."""
-        return await self.append(self._bodies.of(self._bodies.record(kind, payload)), **how)
+        return await self._append(self._bodies.of(self._bodies.record(kind, payload)), how, is_checked=True)
 
     async def update(self, key: str, value: Any, **how: Unpack[AppendOptions]) -> Appended:
         """Set one context value."""
-        return await self.append(self._bodies.of(self._bodies.update(key, value)), **how)
+        return await self._append(self._bodies.of(self._bodies.update(key, value)), how, is_checked=True)
 
     async def update_many(self, values: Mapping[str, Any], **how: Unpack[AppendOptions]) -> Appended:
         """Set several context values in one entry, all or none."""
-        return await self.append(self._bodies.of(self._bodies.update_many(values)), **how)
+        return await self._append(self._bodies.of(self._bodies.update_many(values)), how, is_checked=True)
 
     async def change(
         self, *, set: Mapping[str, Any] | None = None, delete: Collection[str] = (), **how: Unpack[AppendOptions]
     ) -> Appended:
         """Set and remove context values in one entry, all or none; see ``Process.change``."""
-        return await self.append(self._bodies.of(self._bodies.change(set=set, delete=delete)), **how)
+        return await self._append(self._bodies.of(self._bodies.change(set=set, delete=delete)), how, is_checked=True)
 
     async def delete(self, key: str, **how: Unpack[AppendOptions]) -> Appended:
         """Remove one context value, if it exists."""
-        return await self.append(self._bodies.of(self._bodies.delete(key)), **how)
+        return await self._append(self._bodies.of(self._bodies.delete(key)), how, is_checked=True)
 
     async def patch(self, patch: Mapping[str, Any], **how: Unpack[AppendOptions]) -> Appended:
         """Change the context by an RFC 7386 merge patch: None removes, objects merge, everything else replaces."""
-        return await self.append(self._bodies.of(self._bodies.patch(patch)), **how)
+        return await self._append(self._bodies.of(self._bodies.patch(patch)), how, is_checked=True)
 
     async def clear(self, **how: Unpack[AppendOptions]) -> Appended:
         """Remove all context values."""
-        return await self.append(self._bodies.of(self._bodies.clear()), **how)
+        return await self._append(self._bodies.of(self._bodies.clear()), how, is_checked=True)
 
     async def say(
         self,
@@ -114,7 +118,7 @@ class SharedProcess:
     ) -> Appended:
         """Add a message to the conversation; see ``Process.say``."""
         said = self._bodies.say(role, content, tool_calls=tool_calls, tool_call_id=tool_call_id, name=name)
-        return await self.append(self._bodies.of(said), **how)
+        return await self._append(self._bodies.of(said), how, is_checked=True)
 
     # --- attachments
     async def attach(

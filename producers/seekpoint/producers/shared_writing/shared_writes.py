@@ -38,12 +38,17 @@ class SharedWrites:
         self._is_closed = False
 
     async def append(
-        self, process_id: str, body: Body, expected_seq: int | None, entry_id: bytes | None, cause: Cause
-    ) -> Appended:
-        """Append an entry; return once it was read back as applied. See ``Node.append``."""
+        self, process_id: str, body: Body, expected_seq: int | None, entry_id: bytes | None, cause: Cause, *,
+        is_checked: bool = False,
+    ) -> Appended:  # fmt: skip
+        """Append an entry; return once it was read back as applied. See ``Node.append``.
+
+        ``is_checked``: the content calls have made ``body``, so its values are canonical JSON.
+        """
         check_options(process_id, expected_seq, entry_id)
         appends = self._of(process_id)
-        check_body(body, process_id, self._runtime.reader.limits)
+        if not is_checked:
+            check_body(body, process_id, self._runtime.reader.limits)
         loop = asyncio.get_running_loop()
         request = AppendRequest(
             body=body, entry_id=entry_id or new_id(), has_own_id=entry_id is not None, expected_seq=expected_seq,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -81,6 +82,10 @@ class Follower:
     def passed(self, partition: int, position: int) -> None:
         """Take note that the event loop has all records below ``position``: after a pause they are not read again."""
         self._passed[partition] = position
+
+    def rest(self) -> None:
+        """Pause until a caller waits: only this node writes, and it has its own records from elsewhere."""
+        self._woken_at = -math.inf
 
     def wake(self) -> None:
         """Poll for a while: a caller waits."""

@@ -199,6 +199,8 @@ class Tailer:
                 tail.moved_at = tail.read_at = self._now()
                 tail.deliver(TailBatch(partition, [one.key for one in found], found.__getitem__, last + 1))
                 self._follower.passed(partition, last + 1)
+                if not self._is_awaited():
+                    self._follower.rest()
 
     # --- direct reads, where the tail breaks or stays silent
     def _read_directly(self, tail: PartitionTail) -> None:

@@ -77,8 +77,13 @@ def _change_values(
 ) -> Misfit:
     """Set ``changes`` and delete ``removed``, all or none. ``more`` bytes of other content count too."""
     values = draft.values_json
-    grown = draft.content_bytes + more + sum(member_width(key, text) for key, text in changes.items())
-    grown -= sum(member_width(key, values[key]) for key in (*changes, *removed) if key in values)
+    grown = draft.content_bytes + more
+    for key, text in changes.items():
+        old = values.get(key)
+        grown += member_width(key, text) if old is None else text_width(text) - text_width(old)
+    for key in removed:
+        if key in values:
+            grown -= member_width(key, values[key])
     misfit = too_big(grown, limits)
     if misfit is None:
         values.update(changes)
