@@ -63,6 +63,18 @@ def test_records_are_appended_in_order_with_their_offsets(open_file: OpenFile) -
     second.retire(1.0)
 
 
+def test_a_report_has_the_record_as_a_read_returns_it(open_file: OpenFile) -> None:
+    """So nobody has to read it back; a report of a failure has none."""
+    log, told = SqliteLog(open_file(partitions=3), Settings()), Reports()
+    appender = log.appender(told.deliver)
+    appender.send([*records(0, b"1", b"2"), *records(2, b"3")])
+    reported = [one.record for one in told.wait_for(3)]
+    assert reported == [
+        one for at in (0, 2) for batch in log.read(at, 0, log.watermarks(at).high) for one in batch.records
+    ]
+    appender.retire(1.0)
+
+
 def test_two_programs_that_append_at_once_share_the_offsets(open_file: OpenFile) -> None:
     """None twice, none missing; each one's records stay in its order."""
     told = [Reports(), Reports()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.schemas.errors import SeekpointError
-from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch
 
 
@@ -28,6 +28,40 @@ def deliver(tail: PartitionTail, *keys: str) -> None:
     start = tail.position
     records = [Record(0, start + number, 0, key.encode(), b"") for number, key in enumerate(keys)]
     tail.deliver(TailBatch(0, [record.key for record in records], records.__getitem__, start + len(keys)))
+
+
+class Seen:
+    """An observer that keeps the offsets of what it got."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def observe(self, batch: TailBatch) -> None:
+        self.offsets += [batch.record(index).offset for index in range(len(batch.keys))]
+
+    def fail(self, error: SeekpointError) -> None:
+        raise error
+
+
+def test_what_was_delivered_before_is_left_out() -> None:
+    """A node's own records may come twice: when they are acknowledged, and as the tail reads them."""
+    tail, handle, seen = PartitionTail(0, 0), Got("p"), Seen()
+    tail.attach(handle)
+    tail.observer = seen
+    log = [Record(0, offset, 0, b"p", b"") for offset in (0, 1, 3, 4)]  # offsets may have holes
+
+    def read(first: int, last: int) -> TailBatch:
+        part = [record for record in log if first <= record.offset <= last]
+        ends = Landmark(part[0].offset, 0), Landmark(part[-1].offset, 0)
+        return TailBatch(0, [record.key for record in part], part.__getitem__, last + 1, *ends)
+
+    deliver(tail, "p", "p")
+    tail.deliver(read(0, 1))
+    assert (tail.position, tail.last) == (2, Landmark(1, 0))
+    tail.deliver(read(1, 3))
+    tail.deliver(read(0, 4))
+    assert (tail.position, tail.last) == (5, Landmark(4, 0))
+    assert handle.offsets == seen.offsets == [0, 1, 3, 4]
 
 
 def test_all_who_follow_a_process_get_its_records_beside_its_handle() -> None:

@@ -28,6 +28,7 @@ class TimedTail:
     def __init__(self) -> None:
         self.waits: list[float] = []
         self.batches: list[TailBatch] = []
+        self.begun: list[tuple[int, int]] = []
 
     def poll(self, timeout_s: float) -> list[TailBatch]:
         self.waits.append(timeout_s)
@@ -35,7 +36,8 @@ class TimedTail:
         found, self.batches = self.batches, []
         return found
 
-    def begin(self, partition: int, position: int) -> None: ...
+    def begin(self, partition: int, position: int) -> None:
+        self.begun.append((partition, position))
 
     def end(self, partition: int) -> None: ...
 
@@ -87,6 +89,31 @@ async def test_it_polls_as_long_as_it_is_held(monkeypatch: pytest.MonkeyPatch) -
             follower.hold(False)
             while not follower.is_idle:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+    finally:
+        follower.close()
+
+
+async def test_what_the_event_loop_has_from_elsewhere_is_not_read_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that alone writes to its file takes its own records from the commit, and the thread rests."""
+    log, tail = MemoryLog(), TimedTail()
+    monkeypatch.setattr(log, "tail", lambda is_steady: tail)
+    follower = Follower(log, Settings(redis_url=None))
+    follower.begin(0, 3, 1)
+    follower.start(asyncio.get_running_loop(), lambda generation, batch: None)
+    try:
+        await until(lambda: len(tail.waits) > 0, follower)
+        follower.passed(0, 7)
+        follower.rest()
+        async with asyncio.timeout(30):
+            while not follower.is_idle:  # noqa: ASYNC110  # the thread gives no event
+                await asyncio.sleep(0.005)
+        await until(lambda: not follower.is_idle and len(tail.begun) > 1, follower)
+        assert tail.begun == [(0, 3), (0, 7)]
+        follower.begin(0, 5, 2)
+        await until(lambda: len(tail.begun) > 2, follower)
+        assert tail.begun[2:] == [(0, 5)]
     finally:
         follower.close()
 
