@@ -93,8 +93,26 @@ async def test_what_only_old_checkpoints_have_is_dropped_at_last(
         with pytest.raises(UnknownAttachment):
             await saver.aget_tuple(chain[0])
         assert (await node.recover("langgraph/t")).state.attached_bytes <= 3 * MIB + 100
-        listed = [one.config async for one in saver.alist(THREAD, limit=2)]
-    assert listed == chain[:3:-1]
+        assert [one.config async for one in saver.alist(THREAD)] == chain[:3:-1]
+        await saver.acopy_thread("t", "copy")
+        copied = [one async for one in saver.alist({"configurable": {"thread_id": "copy"}})]
+        assert [values_of(one)["a"] for one in copied] == ["5" * MIB, "4" * MIB]
+
+
+async def test_a_checkpoint_whose_writes_were_dropped_is_listed_no_more(log: MemoryLog) -> None:
+    """Its own values are there: but without the writes it is not the one that the graph had. Asking for it says why."""
+    async with Node.in_memory(log) as node:
+        saver = SeekpointSaver(node)
+        first = await put(saver, {"a": "x"}, {"a": "1"})
+        await saver.aput_writes(first, [("a", "y" * MIB)], "task")
+        second = await put(saver, {"a": "z"}, {"a": "2"}, parent=first)
+        assert [one.config async for one in saver.alist(THREAD)] == [second, first]
+        thread = await node.open("langgraph/t", shared=True)
+        [(digest, one)] = thread.state.attachments.items()
+        await thread.detach(ref_of(f"{digest}:{one.size}", "langgraph/t"))
+        assert [one.config async for one in saver.alist(THREAD)] == [second]
+        with pytest.raises(UnknownAttachment):
+            await saver.aget_tuple(first)
 
 
 async def test_a_value_that_another_node_drops_meanwhile_is_attached_again(

@@ -16,8 +16,8 @@ from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredVal
 from seekpoint.adapters.langgraph.thread_content import ThreadContent
 
 __all__ = [
-    "ATTACHED_WIDTH", "ENTRY_WIDTH_MAX", "KEPT_BYTES_MAX", "digests_of", "is_attached", "outlived", "ref_of",
-    "unknown_to", "width_of", "with_attachments",
+    "ATTACHED_WIDTH", "ENTRY_WIDTH_MAX", "KEPT_BYTES_MAX", "digests_in", "digests_of", "is_attached", "outlived",
+    "ref_of", "unknown_to", "width_of", "with_attachments",
 ]  # fmt: skip
 
 ENTRY_WIDTH_MAX = 524_288
@@ -61,6 +61,11 @@ def digests_of(op: Op) -> Iterator[str]:
         parts = op.items
     else:
         return (digest for one in op.newest for digest in digests_of(one))
+    return digests_in(parts)
+
+
+def digests_in(parts: Iterable[StoredValue | StoredWrite]) -> Iterator[str]:
+    """Yield the digests of those that are attachments."""
     return (part.data.partition(":")[0] for part in parts if is_attached(part.type))
 
 

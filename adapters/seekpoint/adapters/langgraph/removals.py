@@ -78,18 +78,20 @@ class Removals:
             gone = {ns: ids for ns in history.checkpoints if (ids := chosen(ns, history))}
             if not gone:
                 return
-            op = Forget(based_on=content.seq, gone=gone, newest=self._newest(content, history, gone))
+            op = Forget(based_on=content.seq, gone=gone, newest=self._newest(log, content, history, gone))
             with suppress(OutdatedError):
                 await log.write(op)
                 return
 
-    def _newest(self, content: ThreadContent, history: ThreadHistory, gone: dict[str, list[str]]) -> list[Put | Writes]:
+    def _newest(
+        self, log: ThreadLog, content: ThreadContent, history: ThreadHistory, gone: dict[str, list[str]]
+    ) -> list[Put | Writes]:
         """Return what the context has to have where its newest checkpoint goes."""
         ops: list[Put | Writes] = []
         for ns, ids in gone.items():
             space = content.namespaces.get(ns)
             rows = history.checkpoints[ns].items()
-            left = [name for name, one in rows if name not in ids and self._reads.is_whole(ns, one, history)]
+            left = [name for name, one in rows if name not in ids and self._reads.is_whole(log, ns, one, history)]
             if left and space is not None and space.checkpoint is not None and space.checkpoint.id in ids:
                 ops += self._stored_ops(ns, history.checkpoints[ns][max(left)], history, {})
         return ops
@@ -103,7 +105,7 @@ class Removals:
         written: dict[tuple[str, str], Version] = {}
         ops: list[Put | Writes] = []
         for ns, by_id in history.checkpoints.items():
-            for one in sorted(one for one in by_id.values() if self._reads.is_whole(ns, one, history)):
+            for one in sorted(one for one in by_id.values() if self._reads.is_whole(source, ns, one, history)):
                 ops += self._stored_ops(ns, one, history, written)
         for start in range(0, len(ops), _COPIED_AT_ONCE):
             own = [await _with_own_bytes(op, source) for op in ops[start : start + _COPIED_AT_ONCE]]

@@ -112,11 +112,15 @@ class ThreadContent:
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     has_thread: bool = False
     has_past: bool = False
+    deleted_seq: int = 0
+    """The seq of the entry that deleted the thread, before this content."""
 
     @classmethod
-    def of(cls, seq: int, values_json: Mapping[str, str]) -> ThreadContent:
+    def of(cls, seq: int, values_json: Mapping[str, str], deleted_seq: int = 0) -> ThreadContent:
         """Read the context of a process."""
-        content = cls(seq, has_thread=THREAD_KEY in values_json, has_past=PAST_KEY in values_json)
+        content = cls(
+            seq, has_thread=THREAD_KEY in values_json, has_past=PAST_KEY in values_json, deleted_seq=deleted_seq
+        )
         for key, text in values_json.items():
             kind, *parts = parts_of(key)
             if len(parts) != KEY_PARTS.get(kind):  # what the entry says of the past, or a key of somebody else
@@ -147,7 +151,10 @@ class ThreadContent:
             change.write(PAST_KEY, change.past)
         elif self.has_past:
             change.remove(PAST_KEY)
-        return ThreadContent(self.seq + 1, spaces, has_thread=True, has_past=bool(change.past)), change
+        after = ThreadContent(
+            self.seq + 1, spaces, has_thread=True, has_past=bool(change.past), deleted_seq=self.deleted_seq
+        )
+        return after, change
 
     def missing(self, op: Put) -> list[str]:
         """Return the channels of a checkpoint whose values the context does not have: it goes on from an older one."""

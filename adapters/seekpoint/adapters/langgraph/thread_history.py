@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import writes_sort_key
 
+from seekpoint.adapters.langgraph.large_values import digests_in
 from seekpoint.adapters.langgraph.stored_parts import StoredCheckpoint, StoredValue, StoredWrite, Version
 from seekpoint.adapters.langgraph.thread_content import TaskWrites, ThreadContent, merged
 from seekpoint.adapters.langgraph.thread_names import KEY_PARTS, PAST_KEY, parts_of
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.bodies import Body
 
 __all__ = ["ThreadHistory", "sorted_writes"]
 
@@ -29,6 +34,10 @@ class ThreadHistory:
         """By namespace and checkpoint, then by task."""
         self.is_cut = False
         """Whether the log was trimmed: the oldest entries are gone."""
+        self.read_to: int | None = None
+        """The offset of the last record that was read."""
+        self.unapplied: deque[tuple[int, Body]] = deque()
+        """What was read and not applied yet: seqs and bodies."""
 
     # --- reading
     def value(self, ns: str, channel: str, version: Version) -> StoredValue | None:
@@ -58,11 +67,20 @@ class ThreadHistory:
         """Return whether no value of a checkpoint with these versions was trimmed."""
         return not self.is_cut or all(self.value(ns, name, one) is not None for name, one in versions.items())
 
+    def digests(self, ns: str, checkpoint_id: str, versions: Mapping[str, Version]) -> Iterator[str]:
+        """Return the digests of the attachments in a checkpoint with these versions, and in its writes."""
+        values = [self.value(ns, name, version) for name, version in versions.items()]
+        items = [item for task in self.writes(ns, checkpoint_id).values() for item in task.items.values()]
+        return digests_in([*filter(None, values), *items])
+
     # --- following
     def clear(self, seq: int) -> None:
         """Forget everything: the entry ``seq`` deleted the thread. With 0: read it again."""
         if seq > self.seq or not seq:
             self.seq, self.width, self.is_cut = seq, 0, False
+            if not seq:
+                self.read_to = None
+                self.unapplied.clear()
             self.checkpoints, self._values, self._writes = {}, {}, {}
 
     def complete(self, content: ThreadContent) -> None:

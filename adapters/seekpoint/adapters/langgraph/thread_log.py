@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from binascii import a2b_base64, b2a_base64
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
-
-import orjson
+from typing import NamedTuple, TypeVar
 
 from seekpoint import Appended, Node, SharedProcess, State
+from seekpoint.adapters.langgraph.history_reads import extended
 from seekpoint.adapters.langgraph.large_values import (
     ATTACHED_WIDTH,
     ENTRY_WIDTH_MAX,
@@ -31,8 +31,7 @@ from seekpoint.adapters.langgraph.large_values import (
 from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredValue, StoredWrite
 from seekpoint.adapters.langgraph.thread_content import Change, ThreadContent, fits_one_entry
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
-from seekpoint.errors import AppendConflict, JournalGap
-from seekpoint.schemas.bodies import ContentBatch, Deleted
+from seekpoint.errors import AppendConflict
 
 __all__ = ["OutdatedError", "ThreadLog"]
 
@@ -92,49 +91,21 @@ class ThreadLog:
         known = self._content
         if known is not None and known.seq >= state.seq:
             return known
-        self._content = ThreadContent.of(state.seq, state.values_json)
+        self._content = ThreadContent.of(state.seq, state.values_json, state.deleted_seq)
         return self._content
 
     async def history(self) -> tuple[ThreadContent, ThreadHistory]:
-        """Return content and history as of now. Reads the log only if the thread has grown since the last time."""
+        """Return content and history as of now. Reads of the log only what this node has not read yet."""
         async with self._reading:
-            content = await self.content()
             history = self._history or ThreadHistory()
-            await self._extend(history, content)
+            content = await extended(history, self._node, self.process_id, self.content)
             self._history = history
             return content, history
 
-    async def _extend(self, history: ThreadHistory, content: ThreadContent) -> None:
-        if history.seq >= content.seq:
-            return
-        try:
-            newest = await self._bodies(history.seq, content.seq)
-        except JournalGap:  # the log was trimmed since the last time
-            history.clear(0)
-            newest = await self._bodies(0, content.seq)
-        bodies = [newest[seq] for seq in sorted(newest)]
-        is_cut = min(newest, default=content.seq + 1) > history.seq + 1 and not any(
-            isinstance(body, Deleted) for body in bodies
-        )
-        for seq, body in zip(sorted(newest), bodies, strict=True):
-            if isinstance(body, Deleted):
-                history.clear(seq)
-            elif isinstance(body, ContentBatch):
-                history.apply(seq, {key: orjson.loads(text) for key, text in body.values.items()})
-        if is_cut:
-            history.complete(content)
-        history.seq = max(history.seq, content.seq)
-
-    async def _bodies(self, after_seq: int, seq: int) -> dict[int, Any]:
-        """Return what the entries behind ``after_seq`` up to ``seq`` say; for 0, those that a trimmed log still has."""
-        newest: dict[int, tuple[int, Any]] = {}
-        async for logged in self._node.entries(self.process_id, from_seq=after_seq + 1 if after_seq else None):
-            entry = logged.entry
-            if entry.seq is None or entry.seq > seq:
-                continue
-            if entry.epoch > newest.get(entry.seq, (-1, None))[0]:  # of one seq, the newest owner's is applied
-                newest[entry.seq] = entry.epoch, entry.body
-        return {one: body for one, (_, body) in newest.items()}
+    @property
+    def kept_attachments(self) -> Mapping[str, object]:
+        """The attachments of the process, by digest, as of the last read. What only old checkpoints have is dropped."""
+        return {} if self._process is None else self._process.state.attachments
 
     async def bytes_of(self, kind: str, data: str) -> tuple[str, bytes]:
         """Return the serializer's type and its bytes of a stored value, which may be an attachment."""

@@ -43,17 +43,18 @@ class ThreadReads:
                 return await self._tuple(log, place, newest, bare, lambda name, _: space.channels[name], writes)
         _, history = await log.history()
         one = history.checkpoints.get(ns, {}).get(checkpoint_id or (newest.id if newest else ""))
-        return None if one is None or not self.is_whole(ns, one, history) else await self.past(place, one, history)
+        return None if one is None or self._is_trimmed(ns, one, history) else await self.past(place, one, history)
 
     async def listed(
         self, config: RunnableConfig | None, wanted: Mapping[str, Any], before_id: str | None, limit: int | None
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield the checkpoints that are asked for, the newest first."""
+        """Yield the checkpoints that are asked for, the newest first: those of which all values are there."""
         given = {} if config is None else config.get("configurable", {})
         only_ns, only_id = given.get("checkpoint_ns"), None if config is None else get_checkpoint_id(config)
         left = limit
         for thread_id in [given["thread_id"]] if given.get("thread_id") else await self.threads.ids():
-            _, history = await self.threads.of(thread_id).history()
+            log = self.threads.of(thread_id)
+            _, history = await log.history()
             rows = [
                 (one.id, ns, one) for ns, by_id in history.checkpoints.items() for one in by_id.values()
                 if only_ns in (None, ns) and only_id in (None, one.id) and (before_id is None or one.id < before_id)
@@ -62,7 +63,9 @@ class ThreadReads:
                 if left is not None and left <= 0:
                     return
                 metadata = self.metadata(one)
-                if all(metadata.get(key) == value for key, value in wanted.items()) and self.is_whole(ns, one, history):
+                if all(metadata.get(key) == value for key, value in wanted.items()) and self.is_whole(
+                    log, ns, one, history
+                ):
                     left = None if left is None else left - 1
                     yield await self.past({"thread_id": thread_id, "checkpoint_ns": ns}, one, history)
 
@@ -112,9 +115,15 @@ class ThreadReads:
             history.writes(ns, one.id),
         )  # fmt: skip
 
-    def is_whole(self, ns: str, one: StoredCheckpoint, history: ThreadHistory) -> bool:
-        """Return whether the history has all values of a checkpoint: of a trimmed log, older ones may be gone."""
-        return not history.is_cut or history.is_whole(ns, self.load(one.type, one.data)["channel_versions"])
+    def is_whole(self, log: ThreadLog, ns: str, one: StoredCheckpoint, history: ThreadHistory) -> bool:
+        """Return whether all values of a checkpoint are there: those of older ones may be trimmed or dropped."""
+        versions = self.load(one.type, one.data)["channel_versions"]
+        kept = log.kept_attachments
+        is_kept = all(digest in kept for digest in history.digests(ns, one.id, versions))
+        return is_kept and history.is_whole(ns, versions)
+
+    def _is_trimmed(self, ns: str, one: StoredCheckpoint, history: ThreadHistory) -> bool:
+        return history.is_cut and not history.is_whole(ns, self.load(one.type, one.data)["channel_versions"])
 
     def metadata(self, one: StoredCheckpoint) -> Any:
         """Return the metadata of a checkpoint."""

@@ -1,0 +1,78 @@
+"""LangGraph's own tests pass with ``SeekpointSaver`` in the place of ``InMemorySaver``.
+
+They are in LangGraph's archive of sources, which ``scripts/_venv`` fetches by its hash. They run in a program of their
+own, with their own settings and plugins (``tests/adapters/wheels.txt``). What runs is each test that takes a
+checkpointer from a fixture, once; none of them is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from suite_sources import unpack_suite
+
+from agent_programs import environment
+from seekpoint.schemas import Settings
+
+HERE = Path(__file__).parent
+SUITE = "langgraph-1.2.24"
+
+PART = ["delta_channel_parallel_order", "delta_channel_exit_mode", "strict_resume", "subgraph_persistence_async"]
+"""Order of writes, resumed interrupts, subgraphs."""
+ALL = [
+    *PART, "checkpoint_migration", "delta_channel_fork", "delta_channel_subgraph", "delta_channel_to_plain",
+    "delta_channel_update_state", "interrupt_state", "interruption", "large_cases", "large_cases_async", "pregel",
+    "pregel_async", "pydantic", "subgraph_persistence", "time_travel", "time_travel_async",
+]  # fmt: skip
+"""The files with tests that take a checkpointer."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """LangGraph's folder of sources."""
+    return unpack_suite(SUITE, tmp_path_factory.mktemp("langgraph"))
+
+
+def _passed(sources: Path, mode: str, files: list[str], **more: str) -> int:
+    """Run the tests in ``files``; how many have passed. A test that fails, and an error, fail this one."""
+    plugins = [str(HERE), *map(str, (Path(sys.prefix) / "suites").glob("*.whl"))]
+    assert len(plugins) > 1, "scripts/test fetches them: see tests/adapters/wheels.txt"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "suite_savers", "-p", "no:cacheprovider", "-q", "--tb=short",
+         "-o", "addopts=", "-W", "ignore", *(f"tests/test_{file}.py" for file in files)],
+        cwd=sources, capture_output=True, text=True, timeout=1_500, check=False,
+        env={**os.environ, **more, "SUITE_MODE": mode, "PYTHONPATH": os.pathsep.join(plugins)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    found = re.search(r"(\d+) passed", done.stdout)
+    assert found is not None, done.stdout
+    return int(found[1])
+
+
+@pytest.mark.timeout(300)
+def test_a_part_passes_on_two_nodes_in_turns(sources: Path) -> None:
+    """Each call of the saver goes to the other node: none is answered from an old state."""
+    assert _passed(sources, "two-nodes", PART) == 62
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("mode", ["memory", "files", "cold", "two-nodes"])
+def test_all_pass(sources: Path, mode: str) -> None:
+    """In memory, in files, with nothing in memory, and on two nodes in turns."""
+    assert _passed(sources, mode, ALL) == 646
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(1_800)
+async def test_all_pass_on_kafka(sources: Path, journal: Settings) -> None:
+    """By two nodes in turns."""
+    more = environment(journal)
+    assert await asyncio.to_thread(lambda: _passed(sources, "kafka", ALL, **more)) == 646
