@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from suite_sources import unpack_suite
 
 from agent_programs import environment
 from seekpoint.schemas import Settings
+from suite_sources import unpack_suite
 
 HERE = Path(__file__).parent
 SUITE = "langgraph-1.2.24"

@@ -11,7 +11,6 @@ from import_kills import import_with_kills
 from langgraph_sources import BEGIN, case_graph, facts_of, sqlite_store, thread
 from seekpoint import Node
 from seekpoint.adapters.langgraph import SeekpointSaver
-from seekpoint.adapters.langgraph.thread_log import ThreadLog
 from seekpoint.adapters.langgraph.thread_names import parts_of
 
 
@@ -32,10 +31,9 @@ async def killed(folder: Path, *, threads: int, rounds: int, kills: int, seed: i
         assert {tuple(one["place"]): one for one in found} == theirs
         assert len(found) == len(theirs)
         for number in range(threads):
-            log = ThreadLog(node, f"langgraph/t{number}", f"t{number}")
-            bodies = await log._bodies(0, (await log.content()).seq)
+            bodies = [record.body async for record in node.records(f"langgraph/t{number}")]
             times = Counter(
-                (key, value) for body in bodies.values() for key, value in getattr(body, "values", {}).items()
+                (key, value) for body in bodies for key, value in getattr(body, "values", {}).items()
                 if parts_of(key)[0] == "checkpoint"
             )  # fmt: skip
             assert set(times.values()) == {1}
