@@ -33,6 +33,7 @@ def test_a_graph_on_an_embedded_log_is_killed_fifty_times(tmp_path: Path, seed: 
 
 @pytest.mark.long
 @pytest.mark.cluster
+@pytest.mark.timeout(600)
 def test_a_graph_on_kafka_is_killed_fifty_times(journal: Settings, tmp_path: Path) -> None:
     """Fifty kills of one run whose journal is on Kafka."""
     run = run_with_kills("kafka", tmp_path, environment(journal), kills=50, calls=400, seed=5)
