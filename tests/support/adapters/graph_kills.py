@@ -1,4 +1,4 @@
-"""Runs ``graph_program`` and kills it with -9 at random moments, until it is done; checks what its ledger says."""
+"""Runs a program such as ``graph_program`` and kills it with -9 at random, until it is done; checks its ledger."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ class KilledRun:
 
 
 def run_with_kills(
-    journal: str, folder: Path, env: Mapping[str, str], *, kills: int, calls: int, seed: int
+    journal: str, folder: Path, env: Mapping[str, str], *, kills: int, calls: int, seed: int, program: Path = PROGRAM
 ) -> KilledRun:
-    """Kill the program ``kills`` times, each time some calls later, and let the last one end."""
+    """Kill ``program`` ``kills`` times, each time some calls later, and let the last one end."""
     ledger, chance, run = folder / "ledger", random.Random(seed), KilledRun()
     while True:
-        program = subprocess.Popen(
-            [sys.executable, str(PROGRAM), journal, str(ledger), str(calls)],
+        running = subprocess.Popen(
+            [sys.executable, str(program), journal, str(ledger), str(calls)],
             env=dict(env), stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:
             if run.kills == kills:
-                said, _ = program.communicate(timeout=_LIMIT_S)
+                said, _ = running.communicate(timeout=_LIMIT_S)
                 assert said == "done\n", said
                 break
             before = _lines(ledger)
-            _wait_for(program, ledger, before + chance.randint(1, max(1, calls // (kills + 1) - 1)))
+            _wait_for(running, ledger, before + chance.randint(1, max(1, calls // (kills + 1) - 1)))
             time.sleep(chance.uniform(0.0, 0.015))
         finally:
-            program.kill()
-            program.communicate()
+            running.kill()
+            running.communicate()
         run.kills += 1
     _check(ledger.read_text().splitlines(), calls, run)
     return run

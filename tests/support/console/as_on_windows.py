@@ -20,6 +20,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import activegraph
 import agents
 import agnt5
 import confluent_kafka.admin
@@ -51,6 +52,7 @@ POSIX_NAMES = {
     select: "epoll poll",
 }
 CLIENTS = (
+    activegraph,
     agents,
     agnt5,
     importlib.import_module("aiokafka"),
