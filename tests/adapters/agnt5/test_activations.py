@@ -31,13 +31,6 @@ PROCESS = "agnt5/shop/run-1"
 
 
 @pytest.fixture
-async def node() -> AsyncIterator[Node]:
-    """A node with a log in memory."""
-    async with Node.in_memory() as running:
-        yield running
-
-
-@pytest.fixture
 async def activations(node: Node) -> AsyncIterator[SeekpointActivations]:
     """A transport."""
     async with SeekpointActivations(node) as running:

@@ -86,6 +86,10 @@ class RunJournal:
         self._lease = lease
         return True
 
+    def is_newest(self, known: Activation) -> bool:
+        """Whether an attempt was begun by this owner under the newest lease."""
+        return known.epoch == self.epoch and known.lease == self._lease
+
     def watch(self, task: asyncio.Task[Any] | None) -> None:
         """Remember a task that begins an attempt until it is over, and whether it sleeps then."""
         if task is not None and task not in self.tasks:

@@ -32,7 +32,7 @@ from seekpoint.adapters.agnt5.activation_records import Activation, Status, leas
 from seekpoint.adapters.agnt5.digests import activation_id as id_of
 from seekpoint.adapters.agnt5.error_codes import activation_errors
 from seekpoint.adapters.agnt5.run_journal import CANCELLED, RunJournal, process_id_of
-from seekpoint.errors import HandleClosed
+from seekpoint.errors import HandleClosed, HandleLost
 
 __all__ = ["SeekpointActivations"]
 
@@ -226,6 +226,14 @@ class SeekpointActivations:
             await run.write(found, record)
             return ready
 
+    async def pause(self, project_id: str, run_id: str) -> None:
+        """Record that a workflow has paused: what was under way around the pause begins again when it goes on."""
+        with activation_errors():
+            run = await self.run(project_id, run_id)
+            for found, known in run.activations().items():
+                if known.status is Status.ACTIVE and run.is_newest(known):
+                    await run.write(found, replace(known, status=Status.RETRY_READY, input=None, reason="paused"))
+
     async def wake(self, project_id: str, run_id: str, activation_id: str) -> None:
         """Complete the timer of a sleep that is over. Raises ILLEGAL_TRANSITION before it is."""
         with activation_errors(activation_id):
@@ -272,7 +280,7 @@ class SeekpointActivations:
             if found is not None and found.process.is_open:
                 return found
             if found is not None:
-                await self._drop(name)
+                await self._drop(name)  # raises Fenced, once: the dispatch must learn that it has lost the run
             try:
                 found = await RunJournal.opened(self.node, name, take_over=self._take_over, wait_s=self._wait_s)
             except HandleClosed as exc:  # the node is closed: nothing was written
@@ -284,14 +292,16 @@ class SeekpointActivations:
         """Give a run up, so that another node can execute it at once."""
         name = process_id_of(self.prefix, project_id, run_id)
         if name in self._runs:
-            with activation_errors():
-                await self._drop(name)
+            await self._given_up(name)
 
     async def close(self) -> None:
         """Give all runs up."""
-        with activation_errors():
-            for name in list(self._runs):
-                await self._drop(name)
+        for name in list(self._runs):
+            await self._given_up(name)
+
+    async def _given_up(self, name: str) -> None:
+        with activation_errors(), suppress(HandleLost):  # a run that is lost: each call was confirmed, or refused
+            await self._drop(name)
 
     async def _drop(self, name: str) -> None:
         found = self._runs.pop(name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from hashlib import sha256
 from types import TracebackType
@@ -26,6 +26,9 @@ from seekpoint.errors import AgentMismatch, HandleLost, InvalidOption, ProcessFi
 
 __all__ = ["DurableWorkflows"]
 
+_PAUSES = (DurableSleepSuspension, WaitingForUserInputException)
+_LOOK_S = 0.5
+"""How often a sleeping run looks whether it was cancelled."""
 _RUN = "run"
 _PAUSE, _ANSWER = "pause", "answer/"
 _TO_RUNNING = {
@@ -61,6 +64,7 @@ class DurableWorkflows:
         self._project_id = project_id
         self._version = version
         self._artifact_sha256 = artifact_sha256
+        self._executed: set[str] = set()
         self.activations = SeekpointActivations(
             node, prefix=prefix, take_over=take_over, wait_s=wait_s, retry_failed=retry_failed, errors=errors,
             policies=policies,
@@ -87,6 +91,12 @@ class DurableWorkflows:
         has taken it over; ``AgentMismatch`` for a run of another workflow or input; and what the workflow raises.
         """
         name, handler = _handler_of(workflow)
+        with self._alone(run_id):
+            return await self._run(name, handler, run_id, input)
+
+    async def _run(
+        self, name: str, handler: Callable[..., Any], run_id: str, input: Mapping[str, Any] | None
+    ) -> Any:  # fmt: skip
         process_id = process_id_of(self.activations.prefix, self._project_id, run_id)
         try:
             with activation_errors():
@@ -115,7 +125,7 @@ class DurableWorkflows:
 
     async def answer(self, run_id: str, response: str | None) -> None:
         """Answer the question for which a run waits. Raises ``Refused`` where it waits for none."""
-        with activation_errors():
+        with self._alone(run_id), activation_errors():
             journal = await self.activations.run(self._project_id, run_id)
             try:
                 asked = journal.process.written.value(_PAUSE)
@@ -127,6 +137,17 @@ class DurableWorkflows:
                 await journal.process.confirm()
             finally:
                 await self.activations.release(self._project_id, run_id)
+
+    @contextmanager
+    def _alone(self, run_id: str) -> Iterator[None]:
+        """Raise CONTENDED while another task of this program executes the run."""
+        if run_id in self._executed:
+            raise ActivationError(ActivationErrorCode.CONTENDED, f"this program executes the run {run_id!r} already")
+        self._executed.add(run_id)
+        try:
+            yield
+        finally:
+            self._executed.discard(run_id)
 
     # --- beginning and ending
     async def _begin(
@@ -174,10 +195,12 @@ class DurableWorkflows:
         running: set[asyncio.Task[Any]] = {task}
         while running or journal.sleeps:
             if running:
-                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                await _one_over(running)
             while journal.sleeps:
                 await self.activations.suspend(self._project_id, run_id, journal.sleeps.pop())
             running = set(journal.tasks)
+        if not task.cancelled() and isinstance(task.exception(), _PAUSES):
+            await self.activations.pause(self._project_id, run_id)
 
     async def _woken(self, journal: RunJournal, run_id: str) -> None:
         """If the workflow sleeps, wait for the first timer that is due, and complete those that are."""
@@ -185,7 +208,12 @@ class DurableWorkflows:
         if not asleep:
             return
         due_ms = min(one.ready_at_ms for one in asleep.values())
-        await self._node.clock.until(due_ms * 1_000)
+        due = asyncio.ensure_future(self._node.clock.until(due_ms * 1_000))
+        try:
+            while not due.done() and journal.cancelled is None:
+                await asyncio.wait({due}, timeout=_LOOK_S)
+        finally:
+            due.cancel()
         for activation_id, one in asleep.items():
             if one.ready_at_ms <= self._node.clock.now_us() // 1_000:
                 await self.activations.wake(self._project_id, run_id, activation_id)
@@ -212,6 +240,15 @@ class DurableWorkflows:
                 "durable_activation_v1": "true", "durable_suspension_v1": "true",
             },
         )  # fmt: skip
+
+
+async def _one_over(running: set[asyncio.Task[Any]]) -> None:
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        for one in running:
+            one.cancel()
+        raise
 
 
 async def _called(handler: Callable[..., Any], context: WorkflowContext, given: Mapping[str, Any]) -> Any:

@@ -1,0 +1,28 @@
+"""Nodes for the tests of AGNT5, and empty registries of its SDK."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from agnt5.agent import AgentRegistry
+from agnt5.function import FunctionRegistry
+from agnt5.tool import ToolRegistry
+from agnt5.workflow import WorkflowRegistry
+
+from seekpoint import Node, VirtualClock
+
+
+@pytest.fixture(autouse=True)
+def registries() -> Iterator[None]:
+    """The SDK's registries are those of the program: each test has empty ones."""
+    yield
+    for registry in (WorkflowRegistry, FunctionRegistry, ToolRegistry, AgentRegistry):
+        registry.clear()
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    """A node with a log in memory, whose clock skips waiting."""
+    async with Node.in_memory(clock=VirtualClock()) as running:
+        yield running
