@@ -26,6 +26,7 @@ import agnt5
 import confluent_kafka.admin
 import fastavro
 import faust
+import google.adk.runners
 import jinja2
 import mcp.server.stdio
 import msgpack
@@ -59,6 +60,7 @@ CLIENTS = (
     confluent_kafka,
     fastavro,
     faust,
+    google.adk,
     jinja2,
     mcp,
     msgpack,
