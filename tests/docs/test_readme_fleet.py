@@ -30,7 +30,8 @@ def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
     (tmp_path / "greetings.py").write_text(_agent())
     (lines,) = [block for block in blocks(ROOT / "README.md", "console") if "journal" in block.text.lower()][:1]
     script = "\n".join(line.removeprefix("$ ") for line in lines.text.splitlines())
-    waits = "until seekpoint steps visit-1 2>/dev/null | grep -q sleep:1; do sleep 0.1; done"
+    # The names in the file, not `seekpoint steps`: that takes longer to start than the agent sleeps on a busy machine.
+    waits = "until cat runs.db* 2>/dev/null | grep -q sleep:1; do sleep 0.1; done"
     assert "sleep 4" in script
     script = script.replace("sleep 4", waits)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SEEKPOINT_")}

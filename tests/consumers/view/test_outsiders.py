@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entry_examples import PROCESS_ID, claim, own
+from example_counts import examples
 from outside_entries import STATES, WHOLE, outsiders
 from seekpoint.consumers.projector.batch_fold import fold_batch
 from seekpoint.consumers.view.view_rows import call_fields, fold_fields, frame_fields, head_of, mail_of, message_row
@@ -33,7 +34,7 @@ def records_of(entries: list[Entry], first: int) -> list[Record]:
 
 @pytest.mark.parametrize("name", [name for name in STATES if name != "shared"])
 @given(data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_batch_with_an_outsiders_entries_is_folded_and_can_be_written(name: str, data: st.DataObject) -> None:
     """Every difference is marked, so the view has the state. Another process in the batch is not affected."""
     base = STATES[name]

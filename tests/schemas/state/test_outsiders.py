@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entry_examples import an_id, claim, external, own
+from example_counts import examples
 from folding import folded
 from outside_entries import OWNED, STATES, WHOLE, contents, outsiders
 from seekpoint.schemas import bodies as b
@@ -18,7 +19,7 @@ from seekpoint.schemas.wire.codec import Codec, encode
 
 @pytest.mark.parametrize("name", STATES)
 @given(data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whatever_an_outsider_writes_is_folded_and_can_be_kept(name: str, data: st.DataObject) -> None:
     """A verdict, never an exception; the state weighs what it says, and comes back equal from its bytes."""
     codec, draft = Codec(), STATES[name].thaw()
@@ -36,7 +37,7 @@ def test_whatever_an_outsider_writes_is_folded_and_can_be_kept(name: str, data: 
 
 
 @given(data=st.data())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_hostile_seed_is_a_state_that_goes_on_or_is_forged(data: st.DataObject) -> None:
     """Whatever is in it: what follows is folded, and counts up what it brought."""
     seed = data.draw(st.builds(b.Seeded, contents(WHOLE) | contents(OWNED)))
@@ -47,7 +48,7 @@ def test_a_hostile_seed_is_a_state_that_goes_on_or_is_forged(data: st.DataObject
 
 
 @given(data=st.data())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_hostile_rewind_is_a_state_that_goes_on_or_a_misfit(data: st.DataObject) -> None:
     """By whoever owns the process."""
     kind = data.draw(st.sampled_from([lambda text: b.Rewound(1, text), lambda text: b.Forked("parent", 1, text)]))
