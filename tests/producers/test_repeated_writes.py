@@ -12,6 +12,8 @@ import pytest
 from cuts import of_kind
 from late_log import FAST, LateLog
 from seekpoint.producers import Acknowledged, Agent, Node, Process
+from seekpoint.producers.process import durable_side
+from seekpoint.producers.writer import own_ids
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.bodies import ContextUpdated, Custom
 from seekpoint.schemas.bodies.entry import Entry
@@ -55,6 +57,25 @@ async def test_the_next_owner_knows_the_ids_of_the_former_one(node: Node, log: M
         fresh = await process.record("work", 2, entry_id=OTHER)
         assert (fresh.is_repeated, (await process.record("work", 2, entry_id=OTHER)).seq) == (False, fresh.seq)
     assert [body.payload for body in of_kind(log, Custom)] == ["1", "2"]
+
+
+async def test_a_process_that_is_open_for_long_knows_its_newest_ids(
+    node: Node, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory does not grow with what it has written. What is repeated much later is written again."""
+    monkeypatch.setattr(own_ids, "IDS_KEPT", 8)
+    ids = [uuid4().bytes for _ in range(40)]
+    for name in ("first", "next"):
+        async with Node.in_memory(log, node_id=name) as owner, owner.open("p") as process:
+            for number, each in enumerate(ids):
+                await process.record("work", number, entry_id=each, wait=number % 2 == 0)
+            await process.flush()
+            for number, each in [*enumerate(ids)][-8:]:
+                assert (await process.record("work", number, entry_id=each)).is_repeated
+            kept = durable_side(process).session._ids
+            assert len(kept._own) == 8
+            assert len(kept._ids._newest) < 24
+    assert len(of_kind(log, Custom)) == 40 + 32  # the next one knows the newest ids of the former one
 
 
 async def test_calls_at_once_with_one_id_write_one_entry(node: Node, log: MemoryLog) -> None:

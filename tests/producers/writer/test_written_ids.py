@@ -62,3 +62,18 @@ def test_only_the_processs_own_records_are_read_and_only_what_is_left_of_them() 
     assert ids.find(ID, 9) == (2, kept)
     assert ids.find(OTHER, 9) is None
     assert ids.width > 0
+
+
+def test_only_the_newest_ids_are_kept_if_there_is_a_limit() -> None:
+    """At least that many, whoever forges an entry of a high seq. Memory does not grow with the history."""
+    ids = WrittenIds(b"thread", 0, 0, seqs_kept=10)
+    ids.note(_entry(new_id(), 1_000_000, 1), 0)
+    written = [_entry(new_id(), seq, 1) for seq in range(1, 102)]
+    for seq, entry in enumerate(written, 1):
+        ids.note(_entry(new_id(), seq, 0), 0)  # fenced
+        ids.note(entry, 10)
+        assert len(ids._newest) <= 20
+        assert len(ids._found) <= 40
+        for known in written[max(0, seq - 9) : seq]:
+            assert ids.find(known.id, seq) == (known.seq, 10)
+    assert ids.find(written[0].id, 101) is None

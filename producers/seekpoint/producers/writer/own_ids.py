@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from seekpoint.producers.writer.pending import Pending
     from seekpoint.schemas.log.log_ports import LogReader
 
-__all__ = ["OwnIds"]
+__all__ = ["IDS_KEPT", "OwnIds"]
+
+IDS_KEPT = 16_384
+"""An id is known at least while its entry is among so many newest ones of the process. They take about 10 MB."""
 
 
 class OwnIds:
@@ -32,7 +35,7 @@ class OwnIds:
         It may have others, of seqs that this owner writes: those of fenced owners, and those that were abandoned."""
         known = handle.peek()
         start = handle.position if known.seq == 0 or known.first_offset is None else known.first_offset
-        self._ids = WrittenIds(handle.key, handle.partition, start)
+        self._ids = WrittenIds(handle.key, handle.partition, start, seqs_kept=IDS_KEPT)
 
     async def find(self, entry_id: bytes) -> tuple[int, int] | None:
         """Return seq and offset of the entry that has the id; None: no entry has it, and it may be sent now.
@@ -58,3 +61,5 @@ class OwnIds:
     def _note(self, pending: Pending) -> None:
         if self._under_way.pop(pending.entry.id, None) is not None and pending.offset is not None:
             self._own[pending.entry.id] = pending.seq, pending.offset
+            if len(self._own) > IDS_KEPT:
+                del self._own[next(iter(self._own))]  # the oldest one

@@ -23,8 +23,10 @@ class WrittenIds:
     was applied from one that was fenced.
     """
 
-    def __init__(self, key: bytes, partition: int, start: int) -> None:
+    def __init__(self, key: bytes, partition: int, start: int, *, seqs_kept: int | None = None) -> None:
+        """``seqs_kept``: how many of the highest seqs it knows at least; None: all of them."""
         self.read_to = start
+        self._seqs_kept = seqs_kept
         self._key = key
         self._partition = partition
         self._newest: dict[int, tuple[int, bytes]] = {}
@@ -53,6 +55,13 @@ class WrittenIds:
         if entry.epoch > epoch:
             self._newest[entry.seq] = entry.epoch, entry.id
             self._found[entry.id] = entry.seq, offset
+            if self._seqs_kept is not None and len(self._newest) >= 2 * self._seqs_kept:
+                self._forget(self._seqs_kept)
+
+    def _forget(self, kept: int) -> None:
+        """Forget all but the ``kept`` highest seqs. Their number counts: anybody may forge an entry of a high one."""
+        self._newest = {seq: self._newest[seq] for seq in sorted(self._newest)[-kept:]}
+        self._found = {entry_id: found for entry_id, found in self._found.items() if found[0] in self._newest}
 
     def find(self, entry_id: bytes, seq: int) -> tuple[int, int] | None:
         """Return seq and offset of the entry ``entry_id``, if it was applied: the process is at ``seq`` now."""

@@ -32,7 +32,8 @@ class WriteOptions(TypedDict, total=False):
 
     ``entry_id``: 16 bytes of your choice. If the process has an entry with this id, nothing is written, and the call
     returns where that entry is, with ``is_repeated``: repeat a call whose outcome is open with the same id. The first
-    such call reads the process's history once. An agent's code needs no ids.
+    such call reads the process's history once. An id is known while its entry is in the log and among the newest 16,384
+    of the process. An agent's code needs no ids.
 
     ``wait=False``: return as soon as the entry is on its way. ``Process.flush`` waits for all of them and raises the
     first failure. Until then, a crash may lose the newest entries: 1,000 or 8 MiB at most, and none of them without all
