@@ -93,6 +93,7 @@ async def test_each_record_is_an_entry_of_the_runs_process(node: Node, activatio
     await completed(activations, decision, usage=usage, evidence=evidence)
     done = await record_of(node, decision)
     assert active == {
+        "about": "STEP step:load:0 ACTIVE",
         "status": "ACTIVE", "number": 1, "kind": "STEP", "stable_key": "step:load:0", "attempt": 1, "epoch": 1,
         "input_digest": request.input_digest.hex(), "definition_digest": request.definition_digest.hex(),
         "recovery_policy": "DURABLE_STEPS", "fence_token": decision.fence_token.hex(), "display_name": "Load",

@@ -85,7 +85,8 @@ class Activation:
         found["status"] = str(self.status)
         found["lease"] = None if self.lease is None else asdict(self.lease)
         found["evidence"] = list(self.evidence)
-        return {name: value for name, value in found.items() if value not in _UNSAID}
+        said = {name: value for name, value in found.items() if value not in _UNSAID}
+        return {"about": f"{self.kind} {self.stable_key} {self.status}", **said}  # the first of the sorted names
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Activation:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from agnt5.exceptions import ActivationError, DurableSleepSuspension
 
-from seekpoint import Node, Process, Ref
+from seekpoint import Node, Process, Ref, State
 from seekpoint.adapters.agnt5.activation_records import PREFIX, Activation, Lease, Payload, payload_of
 
 __all__ = ["RunJournal", "process_id_of"]
@@ -44,8 +44,10 @@ def process_id_of(prefix: str, project_id: str, run_id: str) -> str:
 class RunJournal:
     """The open process of a run."""
 
-    def __init__(self, process: Process, stack: AsyncExitStack) -> None:
+    def __init__(self, node: Node, process: Process, stack: AsyncExitStack) -> None:
+        self._node = node
         self._stack = stack
+        self._asked_to_stop: str | None = None
         self.process = process
         self._known: dict[str, Activation] = {}
         self._number = max((one.number for one in self.activations().values()), default=0)
@@ -64,7 +66,7 @@ class RunJournal:
         """Own the process. Raises what ``Node.open`` raises."""
         stack = AsyncExitStack()
         process = await stack.enter_async_context(node.open(process_id, take_over=take_over, wait_s=wait_s))
-        return cls(process, stack)
+        return cls(node, process, stack)
 
     async def close(self) -> None:
         """Release the process, unless it is finished or lost."""
@@ -117,10 +119,18 @@ class RunJournal:
     @property
     def cancelled(self) -> str | None:
         """The reason for which the run was cancelled, by an entry or by a request that waits; None if it was not."""
-        written = self.process.written
-        if CANCELLED in written.values_json:
-            return str(written.value(CANCELLED))
-        return next((item.name or _NO_REASON for item in written.mailbox.values() if item.kind == _CANCEL), None)
+        return self._reason(self.process.written) or self._asked_to_stop
+
+    async def is_cancelled(self) -> bool:
+        """Read whether the run was cancelled as of now, also while this owner writes nothing."""
+        if self.cancelled is None:
+            self._asked_to_stop = self._reason((await self._node.recover(self.process.process_id)).state)
+        return self.cancelled is not None
+
+    def _reason(self, state: State) -> str | None:
+        if CANCELLED in state.values_json:
+            return str(state.value(CANCELLED))
+        return next((item.name or _NO_REASON for item in state.mailbox.values() if item.kind == _CANCEL), None)
 
     # --- writing
     async def write(self, activation_id: str, record: Activation, more: Mapping[str, Any] | None = None) -> Activation:

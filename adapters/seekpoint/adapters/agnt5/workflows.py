@@ -27,7 +27,7 @@ from seekpoint.errors import AgentMismatch, HandleLost, InvalidOption, ProcessFi
 __all__ = ["DurableWorkflows"]
 
 _PAUSES = (DurableSleepSuspension, WaitingForUserInputException)
-_LOOK_S = 0.5
+_LOOK_S = 1.0
 """How often a sleeping run looks whether it was cancelled."""
 _RUN = "run"
 _PAUSE, _ANSWER = "pause", "answer/"
@@ -210,7 +210,7 @@ class DurableWorkflows:
         due_ms = min(one.ready_at_ms for one in asleep.values())
         due = asyncio.ensure_future(self._node.clock.until(due_ms * 1_000))
         try:
-            while not due.done() and journal.cancelled is None:
+            while not (due.done() or await journal.is_cancelled()):
                 await asyncio.wait({due}, timeout=_LOOK_S)
         finally:
             due.cancel()
