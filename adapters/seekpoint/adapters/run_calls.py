@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import Any, TypeVar
 
-from seekpoint import Effect, Process, Usage
+from seekpoint import Effect, GateAnswer, Process, Usage
 from seekpoint.errors import (
     Cancelled,
     HandleLost,
@@ -99,6 +100,10 @@ class RunCalls:
     async def step(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """Make another call whose result is recorded."""
         return await self._guarded(lambda: self.process.step(name, call, *arguments))
+
+    async def gate(self, name: str, prompt: Any, timeout_s: float | timedelta | None) -> GateAnswer:
+        """Wait for a person's answer."""
+        return await self._guarded(lambda: self.process.gate(name, prompt=prompt, timeout=timeout_s))
 
     async def _guarded(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self.error is not None:

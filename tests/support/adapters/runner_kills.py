@@ -1,4 +1,7 @@
-"""Runs ``runner_program`` and kills it with -9 at random moments, until it is done; checks what its ledger says."""
+"""Runs a program of agents and kills it with -9 at random moments, until it is done; checks what its ledger says.
+
+The programs are ``runner_program`` and ``pydantic_program``: the first says what its ledger has.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from seekpoint import SyncNode
 
 __all__ = ["KilledRunner", "run_with_kills"]
 
-PROGRAM = Path(__file__).parent / "runner_program.py"
+FOLDER = Path(__file__).parent
 PROCESS = "case-1"
 _LIMIT_S = 60.0
 
@@ -38,27 +41,28 @@ class KilledRunner:
 
 def run_with_kills(
     journal: str, folder: Path, env: Mapping[str, str], node: Callable[[], SyncNode], *, kills: int, turns: int,
-    seed: int,
+    seed: int, program: str = "runner_program",
 ) -> KilledRunner:  # fmt: skip
     """Kill the program ``kills`` times, each time some calls later, and let the last one end."""
+    file = FOLDER / f"{program}.py"
     ledger, chance, run = folder / "ledger", random.Random(seed), KilledRunner()
     calls = turns * 3 + turns // 3 + 1
     while True:
-        program = subprocess.Popen(
-            [sys.executable, str(PROGRAM), journal, str(ledger), str(turns)],
+        running = subprocess.Popen(
+            [sys.executable, str(file), journal, str(ledger), str(turns)],
             env=dict(env), stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:
             if run.kills < kills:
-                _wait_for(program, ledger, _lines(ledger) + chance.randint(1, max(1, calls // (kills + 1) - 1)))
+                _wait_for(running, ledger, _lines(ledger) + chance.randint(1, max(1, calls // (kills + 1) - 1)))
                 time.sleep(chance.uniform(0.0, 0.02))
-            if run.kills < kills and program.poll() is None:
-                program.kill()
+            if run.kills < kills and running.poll() is None:
+                running.kill()
                 run.kills += 1
-            said, _ = program.communicate(timeout=_LIMIT_S)
+            said, _ = running.communicate(timeout=_LIMIT_S)
         finally:
-            program.kill()
-            program.communicate()
+            running.kill()
+            running.communicate()
         if said.startswith("unknown"):
             run.unknown += 1
             _tell(said.split()[1], ledger, node)

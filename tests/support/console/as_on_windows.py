@@ -32,6 +32,7 @@ import mcp.server.stdio
 import msgpack
 import orjson
 import prometheus_client
+import pydantic_ai
 import redis
 import rich.box
 import rich.console
@@ -66,6 +67,7 @@ CLIENTS = (
     msgpack,
     orjson,
     prometheus_client,
+    pydantic_ai,
     redis,
     rich,
     starlette,

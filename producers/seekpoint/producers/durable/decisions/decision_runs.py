@@ -26,6 +26,8 @@ __all__ = ["DecisionAttempts", "check_usage", "raise_difference", "tool_calls_in
 logger = logging.getLogger("seekpoint.producers")
 
 _NO_MORE = object()
+_CALLS = (("content", "type", "tool_use"), ("output", "type", "function_call"), ("parts", "part_kind", "tool-call"))
+"""Where a response has its parts, and which of these are tool calls."""
 
 
 class DecisionAttempts(Attempts):
@@ -179,7 +181,7 @@ def _plain(value: Any) -> Any:
 
 
 def tool_calls_in(answer: Any) -> list[Any] | None:
-    """Return the tool calls of a response of OpenAI's, Anthropic's or Google's shape; None if there are none.
+    """Return the tool calls of a response of OpenAI's, Anthropic's, Google's or Pydantic AI's shape; None without any.
 
     Of a stream, those in the summary with which it ends.
     """
@@ -190,9 +192,9 @@ def tool_calls_in(answer: Any) -> list[Any] | None:
     for choice in _list_in(answer, "choices"):
         message = choice.get("message") if isinstance(choice, Mapping) else None
         found += _list_in(message, "tool_calls") if isinstance(message, Mapping) else ()
-    for name, kind in (("content", "tool_use"), ("output", "function_call")):
+    for name, member, kind in _CALLS:
         parts = _list_in(answer, name)
-        found += [part for part in parts if isinstance(part, Mapping) and part.get("type") == kind]
+        found += [part for part in parts if isinstance(part, Mapping) and part.get(member) == kind]
     for candidate in _list_in(answer, "candidates"):
         content = candidate.get("content") if isinstance(candidate, Mapping) else None
         for part in _list_in(content, "parts") if isinstance(content, Mapping) else ():
