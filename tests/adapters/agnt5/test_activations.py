@@ -24,7 +24,7 @@ from agnt5.exceptions import ActivationError, ActivationErrorCode, DurableSleepS
 from agnt5_requests import asked, completed, failed
 from seekpoint import MemoryLog, Node, Ref, VirtualClock
 from seekpoint.adapters.agnt5 import SeekpointActivations
-from seekpoint.errors import Fenced, InvalidName, OwnerAlive
+from seekpoint.errors import ConfirmTimeout, Fenced, InvalidName, OwnerAlive
 
 Code, Kind, Policy = ActivationErrorCode, ActivationDecisionKind, ActivationRecoveryPolicy
 PROCESS = "agnt5/shop/run-1"
@@ -238,6 +238,23 @@ async def test_a_repeated_end_is_answered_and_another_one_conflicts(activations:
         await failed(activations, broken, error_code="OTHER")
     async with refused(Code.ILLEGAL_TRANSITION):
         await completed(activations, broken)
+
+
+async def test_a_receipt_that_is_lost_is_an_unknown_outcome(
+    activations: SeekpointActivations, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The SDK gives no result to the code then. The same end again is answered by what is in the journal."""
+    decision = await activations.begin(asked())
+    process = (await activations.run("shop", "run-1")).process
+
+    async def silent() -> None:
+        raise ConfirmTimeout("the log is silent")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(process, "confirm", silent)
+        async with refused(Code.UNKNOWN_OUTCOME):
+            await completed(activations, decision)
+    assert (await completed(activations, decision)).replayed is True
 
 
 async def test_two_ends_at_once_are_one(node: Node, activations: SeekpointActivations) -> None:
