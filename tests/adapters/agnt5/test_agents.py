@@ -61,13 +61,15 @@ async def test_an_agent_of_the_sdk_is_durable(node: Node, monkeypatch: pytest.Mo
     assert [one["usage"]["tokens_in"] for one in models] == [50, 50, 50]
 
 
+class Empty(Exception):
+    """An exception that the adapter does not know."""
+
+
+@pytest.mark.parametrize("failure", [Empty("nothing there"), ValueError("no"), KeyError("shoes")])
 async def test_a_tool_that_failed_fails_again_in_the_same_words(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: Node, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:  # fmt: skip
     """The model was told of it: it would be asked otherwise if the tool succeeded later, or said something else."""
-
-    class Empty(Exception):
-        pass
 
     asked: list[int] = []
     ran: Counter[str] = Counter()
@@ -77,7 +79,7 @@ async def test_a_tool_that_failed_fails_again_in_the_same_words(
         """Look something up."""
         ran["look"] += 1
         if ran["look"] == 1:
-            raise Empty("nothing there")
+            raise failure
         return "something"
 
     @workflow

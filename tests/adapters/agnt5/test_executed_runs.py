@@ -144,7 +144,7 @@ async def test_a_worker_executes_workflows(node: Node) -> None:
 
     @agent("order")
     async def run_order(process: Process, article: str) -> str:
-        async with DurableWorkflows(process.node, take_over=True) as workflows:  # type: ignore[arg-type]
+        async with DurableWorkflows(process) as workflows:
             return str(await workflows.run(order, process.process_id, {"article": article}))
 
     log = MemoryLog()

@@ -335,7 +335,9 @@ class SeekpointActivations:
         kind = self._errors.get(name, getattr(builtins, name, None))
         if isinstance(kind, type) and issubclass(kind, Exception):
             with suppress(TypeError):  # it wants other arguments
-                return kind(message)
+                error = kind(message)
+                if not is_tool or str(error) == message:
+                    return error
         return ToolFailure(message) if is_tool else None
 
     @asynccontextmanager

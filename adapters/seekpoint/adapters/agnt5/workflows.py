@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from hashlib import sha256
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from agnt5.activation import ActivationClient, ActivationKind, ActivationRecoveryPolicy, ChildJoinPolicy
@@ -41,6 +41,9 @@ _NO_ARTIFACT = sha256(b"").hexdigest()
 class DurableWorkflows:
     """Runs workflows of the SDK: ``await DurableWorkflows(node).run(order, "order-17", {"article": "shoes"})``.
 
+    ``node`` may be the process of an agent of Seekpoint whose code runs the workflow: then its node executes the run,
+    and takes it over, because whoever owns the agent's process may.
+
     ``project_id`` and ``version`` are the identity that AGNT5's platform gives to a project and to its deployed code. A
     run that began with another ``version``, or another ``artifact_sha256``, is refused by each activation
     (NON_DETERMINISTIC_REPLAY). The other options are those of ``SeekpointActivations``.
@@ -48,7 +51,7 @@ class DurableWorkflows:
 
     def __init__(
         self,
-        node: Node,
+        node: Node | Process,
         *,
         project_id: str = "default",
         version: str = "1",
@@ -60,6 +63,8 @@ class DurableWorkflows:
         errors: Collection[type[Exception]] = (),
         policies: Mapping[ActivationKind, ActivationRecoveryPolicy] | None = None,
     ) -> None:
+        if isinstance(node, Process):
+            node, take_over = cast("Node", node.node), True
         self._node = node
         self._project_id = project_id
         self._version = version
