@@ -32,6 +32,7 @@ import mcp.server.stdio
 import msgpack
 import orjson
 import prometheus_client
+import promptise.runtime
 import pydantic_ai
 import redis
 import rich.box
@@ -67,6 +68,7 @@ CLIENTS = (
     msgpack,
     orjson,
     prometheus_client,
+    promptise,
     pydantic_ai,
     redis,
     rich,

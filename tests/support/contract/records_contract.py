@@ -51,6 +51,21 @@ class RecordsContract:
         assert (turn.body.KIND, turn.entry.kind) == ("custom", "custom")
         assert abs(turn.time.timestamp() - turn.timestamp_ms / 1000) < 60
 
+    async def test_a_record_has_the_context_values_that_its_entry_sets(self, nodes: list[Node]) -> None:
+        """Decoded anew, of each kind of entry that sets any; what it removes, or does not mention, is the default."""
+        thread = await nodes[0].open("thread", shared=True)
+        await thread.update("big", 2**70)
+        await thread.update_many({"big": [1], "none": None})
+        await thread.change(set={"$dollar": {"$x": 1}}, delete=["big"])
+        await thread.patch({"big": 3})
+        [_, one, many, change, patch] = await _records(nodes[1], "thread")
+        assert (one.value("big"), one.value("other", "?")) == (2**70, "?")
+        assert (many.value("big"), many.value("none", "?")) == ([1], None)
+        assert (change.value("$dollar"), change.value("big", "?")) == ({"$x": 1}, "?")
+        assert patch.value("big", "?") == "?"
+        many.value("big").append(2)
+        assert many.value("big") == [1]
+
     async def test_a_read_has_what_any_node_was_acknowledged(self, nodes: list[Node]) -> None:
         """Also a read that goes on where an earlier one ended, and one on a node that has not read before."""
         writers = [await node.open("thread", shared=True) for node in nodes]

@@ -15,7 +15,7 @@ from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.process_history import kinds_of, logged_of
 from seekpoint.producers.durable.replay.recorded_run import Admission
-from seekpoint.schemas.bodies import Custom, Deleted
+from seekpoint.schemas.bodies import ContentBatch, ContextUpdated, ContextUpdatedMany, Custom, Deleted
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import JournalGap, LogTruncated, Refused, UnknownPoint
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -90,6 +90,18 @@ class ProcessRecord(NamedTuple):
         """Return the payload of ``process.record(kind, payload)``, decoded anew; None for any other body."""
         body = self.entry.body
         return load(body.payload) if isinstance(body, Custom) else None
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """Return what the entry sets the context value ``key`` to, decoded anew; ``default`` if it sets none.
+
+        A patch says only what it changes of a value: it sets none.
+        """
+        body, text = self.entry.body, None
+        if isinstance(body, ContextUpdated):
+            text = body.value if body.key == key else None
+        elif isinstance(body, ContextUpdatedMany | ContentBatch):
+            text = body.values.get(key)
+        return default if text is None else load(text)
 
     @property
     def time(self) -> datetime:

@@ -1,0 +1,81 @@
+"""Promptise's own tests pass with ``SeekpointJournal`` in the place of its journals.
+
+They are in its archive of sources, which ``scripts/_venv`` fetches by its hash. They run in a program of their own,
+with their own settings. ``suite_deselected.txt`` has what is left out, with the reasons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_programs import environment
+from seekpoint.schemas import Settings
+from suite_sources import unpack_suite
+
+HERE = Path(__file__).parent
+SUITE = "promptise-1.10.1"
+
+JOURNALS = ["test_journal_rewind.py", "test_runtime_phase3.py", "test_runtime_hardening.py"]
+PROCESSES = [
+    *JOURNALS, "test_runtime_fix_wiring.py", "test_runtime_fix_process.py", "test_runtime_fix_modules.py",
+    "test_runtime_graceful_stop.py", "test_runtime_tool_denied.py", "test_runtime_fix_final.py",
+    "test_runtime_mission.py", "test_streaming_tool_turns.py", "test_e2e_runtime.py", "test_runtime_fix_security.py",
+    "test_runtime_foundations.py", "test_runtime_extra_tools.py",
+]  # fmt: skip
+"""The files in which a test makes a journal, or a process that has one."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Promptise's folder of sources."""
+    return unpack_suite(SUITE, tmp_path_factory.mktemp("promptise"))
+
+
+def _deselected() -> list[str]:
+    lines = (HERE / "suite_deselected.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _passed(sources: Path, mode: str, files: list[str], **more: str) -> int:
+    """Run the tests in ``files``; how many have passed. A test that fails, and an error, fail this one."""
+    left_out = [word for name in _deselected() for word in ("--deselect", f"tests/{name}")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "suite_journals", "-p", "no:cacheprovider", "-q", "--tb=short",
+         *left_out, *(f"tests/{file}" for file in files)],
+        cwd=sources, capture_output=True, text=True, timeout=600, check=False,
+        env={**os.environ, **more, "SUITE_MODE": mode, "PYTHONPATH": str(HERE)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    found = re.search(r"(\d+) passed", done.stdout)
+    assert found is not None, done.stdout
+    return int(found[1])
+
+
+@pytest.mark.timeout(300)
+def test_the_tests_of_journals_pass_on_two_nodes_in_turns(sources: Path) -> None:
+    """Each call of a journal goes to the other node: none is answered from an old state."""
+    assert _passed(sources, "two-nodes", JOURNALS) == 74
+
+
+@pytest.mark.long
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+async def test_the_tests_of_journals_pass_on_kafka(sources: Path, journal: Settings) -> None:
+    """By two nodes in turns."""
+    more = environment(journal)
+    assert await asyncio.to_thread(lambda: _passed(sources, "kafka", JOURNALS, **more)) == 74
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", ["memory", "files", "two-nodes"])
+def test_every_test_that_makes_a_journal_passes(sources: Path, mode: str) -> None:
+    """Those of processes, missions, secrets and rewinds too."""
+    assert _passed(sources, mode, PROCESSES) == 706
