@@ -186,8 +186,6 @@ class Outbox:
                 self._answer(item, offset, error)
             if record is not None:
                 readable.append(record)
-        if readable and self._on_readable is not None:
-            self._on_readable(readable)
         self._observe(written, now, acknowledged)
         while self._shipments and self._shipments[0].open <= 0:
             self._shipments.popleft()
@@ -195,6 +193,8 @@ class Outbox:
             self._schedule()
         if failure is not None:
             self.retire(failure)
+        if readable and self._on_readable is not None:
+            self._on_readable(readable)
 
     def _observe(self, shipment: Shipment | None, now: float, records: int) -> None:
         """Measure how long these records of a shipment took."""
