@@ -16,6 +16,7 @@ import orjson
 __all__ = ["KilledImport", "import_with_kills"]
 
 _LIMIT_S = 60.0
+_TOO_EARLY_MAX = 20
 
 
 @dataclass
@@ -28,8 +29,11 @@ class KilledImport:
 
 
 def import_with_kills(words: Sequence[str], journal: Path, *, kills: int, seed: int) -> KilledImport:
-    """Run the command with ``--json``; kill it ``kills`` times, each time some bytes of the journal later."""
-    chance, done = random.Random(seed), 0
+    """Run the command with ``--json``; kill it ``kills`` times, each time some bytes of the journal later.
+
+    If it ends before, the journal is removed, and the import begins anew.
+    """
+    chance, done, too_early = random.Random(seed), 0, 0
     command = ["seekpoint", "import", *words, "--json", "--journal-url", f"sqlite:///{journal}"]
     while done < kills:
         program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -37,11 +41,14 @@ def import_with_kills(words: Sequence[str], journal: Path, *, kills: int, seed: 
             if _has_written(program, journal, chance.randint(1, 60_000)):
                 time.sleep(chance.uniform(0.0, 0.02))
                 done += program.poll() is None
-            if program.poll() == 0:
-                break
         finally:
             program.kill()
             program.communicate()
+        if program.returncode == 0:  # it was faster than its killer
+            too_early += 1
+            assert too_early < _TOO_EARLY_MAX, "the import ends before it can be killed: give it more to do"
+            for path in (journal, Path(f"{journal}-wal"), Path(f"{journal}-shm")):
+                path.unlink(missing_ok=True)
     last = subprocess.run(command, stdout=subprocess.PIPE, timeout=_LIMIT_S, check=False)
     return KilledImport(done, orjson.loads(last.stdout))
 

@@ -1,6 +1,7 @@
 """Import what other systems have stored: ``seekpoint import --from KIND SOURCE`` uses this, and programs may, too.
 
     SqliteSaver, PostgresSaver of LangGraph     threads, as ``SeekpointSaver`` keeps them
+    SQLiteEventStore of ActiveGraph             runs, as ``SeekpointRuns`` keeps them
 
 A source is only read, never written to. Everything that is written is read back and compared. An import that was
 interrupted is repeated: it goes on where it was.

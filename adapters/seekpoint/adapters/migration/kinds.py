@@ -13,6 +13,7 @@ __all__ = ["SOURCE_KINDS", "open_source"]
 
 _LANGGRAPH = "seekpoint.adapters.migration.langgraph_source"
 _OPENERS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "activegraph": ("seekpoint.adapters.migration.activegraph_source", "activegraph", "activegraph"),
     "langgraph-postgres": (_LANGGRAPH, "langgraph_postgres", "langgraph-postgres"),
     "langgraph-sqlite": (_LANGGRAPH, "langgraph_sqlite", "langgraph"),
 }

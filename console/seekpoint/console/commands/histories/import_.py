@@ -33,7 +33,7 @@ def import_(
         typer.Option(
             "--from",
             metavar="KIND",
-            help="The system: langgraph-postgres or langgraph-sqlite.",
+            help="The system: activegraph, langgraph-postgres or langgraph-sqlite.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
