@@ -13,7 +13,15 @@ from entry_examples import PROCESS_ID, claim, own
 from example_counts import examples
 from outside_entries import STATES, WHOLE, outsiders
 from seekpoint.consumers.projector.batch_fold import fold_batch
-from seekpoint.consumers.view.view_rows import call_fields, fold_fields, frame_fields, head_of, mail_of, message_row
+from seekpoint.consumers.view.view_rows import (
+    attachment_fields,
+    call_fields,
+    fold_fields,
+    frame_fields,
+    head_of,
+    mail_of,
+    message_row,
+)
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import fold
@@ -52,6 +60,8 @@ def test_a_batch_with_an_outsiders_entries_is_folded_and_can_be_written(name: st
     if not change.whole:
         assert _differing(base.values_json, expected.values_json) <= change.context_keys
         assert _differing(base.calls, expected.calls) <= change.call_keys
+        assert _differing(base.attachments, expected.attachments) <= change.digests
+        assert _differing(base.attached_at, expected.attached_at) <= change.digests
         assert all(type(key) is str for key in (*change.context_keys, *change.call_keys))
         assert change.mail or (base.mailbox, base.remembered) == (expected.mailbox, expected.remembered)
 
@@ -64,6 +74,7 @@ def written(state: State) -> None:
     """The view can store the row."""
     _ = head_of(state), mail_of(state), frame_fields(state), fold_fields(state)
     call_fields(state, state.calls.keys(), [], [])
+    attachment_fields(state, state.attachments, [], [])
     for said in state.conversation.bodies():
         message_row(said)
 

@@ -1,11 +1,22 @@
-"""The sums of view rows."""
+"""The heads and the sums of view rows."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seekpoint.consumers.view.view_rows import field_sum, sum_text
+from seekpoint.consumers.view.view_rows import field_sum, head_of, sum_text
+from seekpoint.schemas.state.process_state import Draft
+from seekpoint.schemas.state.state_parts import Attachment
+
+
+def test_a_head_does_not_grow_with_attachments() -> None:
+    """Each write of a process has its head, whatever the write changes."""
+    draft = Draft()
+    for number in range(1_024):
+        draft.attachments[f"{number:064x}"] = Attachment(200_000, "image/png", 200_000, 1)
+        draft.attached_at[f"{number:064x}"] = (number,)
+    assert len(head_of(draft.freeze())) < 200
 
 
 def test_two_fields_that_exchange_their_values_change_the_sum() -> None:

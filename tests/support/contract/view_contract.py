@@ -20,6 +20,7 @@ from seekpoint.schemas.state.call_table import CallsDraft
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.process_state import Draft, State, new_state
+from seekpoint.schemas.state.state_parts import Attachment
 from view_journal import KEY, OTHER, TOPIC, Journal, full_state, small_state, with_messages, with_values
 
 __all__ = ["FieldwiseViewContract", "ViewContract"]
@@ -136,6 +137,27 @@ class ViewContract:
             Change(key=KEY, state=second, base=first, call_keys=frozenset({"a:1", "b:1"}), mail=False)
         ])  # fmt: skip
         assert journal.state() == second
+
+    def test_an_attachment_that_grows_or_is_detached_replaces_its_row(self, journal: Journal) -> None:
+        """A view finds the state whole: a part came, an attachment went, and the others were not written."""
+        first = full_state(0)
+        journal.write([Change(key=KEY, state=first, whole=True)])
+        draft = first.thaw()
+        grown, gone, begun = "a" * 64, "b" * 64, "c" * 64
+        draft.offset = 1
+        draft.attachments[grown] = Attachment(9, "text/plain", 9, 3)
+        draft.attached_at[grown] = (3, 2**40, 2**41)
+        del draft.attachments[gone]
+        draft.attachments[begun] = Attachment(4, "image/png", 2, 1)
+        draft.attached_at[begun] = (2**41 + 1,)
+        second = draft.snapshot()
+        digests = frozenset({grown, gone, begun, "d" * 64})
+        journal.write([Change(key=KEY, state=second, base=first, digests=digests, mail=False)])
+        assert journal.state() == second
+        draft.offset, draft.values_json = 2, {**draft.values_json, "beside": "1"}
+        third = draft.freeze()
+        journal.write([Change(key=KEY, state=third, base=second, context_keys=frozenset({"beside"}), mail=False)])
+        assert journal.state() == third
 
     def test_more_than_lua_can_unpack_at_once(self, journal: Journal) -> None:
         """20,000 values, 20,000 messages, 9,000 processes in one batch."""

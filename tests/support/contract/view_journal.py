@@ -11,7 +11,7 @@ from seekpoint.schemas.folds import Folded
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State
-from seekpoint.schemas.state.state_parts import Degraded, InvocationState, Lineage, MailItem
+from seekpoint.schemas.state.state_parts import Attachment, Degraded, InvocationState, Lineage, MailItem
 
 __all__ = ["KEY", "OTHER", "TOPIC", "Journal", "full_state", "small_state", "with_messages", "with_values"]
 
@@ -38,6 +38,8 @@ def full_state(offset: int = 7) -> State:
     for number, name in enumerate(("stale_entries", "duplicate_entries", "forged_entries", "lost_claims"), 1):
         setattr(draft, name, number)
     draft.abandoned_entries, draft.refused_externals = 2**40, 1
+    draft.attachments = {"a" * 64: Attachment(5, "text/plain", 5, 2), "b" * 64: Attachment(9, "", 9, store="s3://b")}
+    draft.attached_at = {"a" * 64: (3, 2**40)}
     draft.customs = 6
     draft.folds = {"spent": Folded(3, 5, " [1.0 ] "), "ü {1}": Folded(1, 6, '"ü"', 4, "KeyError")}
     return draft.freeze()

@@ -36,7 +36,12 @@ def _change(key: bytes, before: State | None, state: State, whole: bool) -> Chan
     was, now = before.calls, state.calls
     calls = {name for name in was.keys() | now.keys() if was.get(name) != now.get(name)}
     frames = (before.start_frame, before.turn_frame) != (state.start_frame, state.turn_frame)
+    digests = {
+        digest for digest in {*before.attachments, *state.attachments}
+        if (before.attachments.get(digest), before.attached_at.get(digest))
+        != (state.attachments.get(digest), state.attached_at.get(digest))
+    }  # fmt: skip
     return Change(
         key=key, state=state, base=before, context_keys=frozenset(changed), call_keys=frozenset(calls), frames=frames,
-        folds=before.folds != state.folds, messages=added, mail=mail,
+        folds=before.folds != state.folds, digests=frozenset(digests), messages=added, mail=mail,
     )  # fmt: skip

@@ -44,6 +44,7 @@ class Touched:
     folds: bool = False
     keys: set[str] = field(default_factory=set)
     call_keys: set[str] = field(default_factory=set)
+    digests: set[str] = field(default_factory=set)
     encoded_ts: bytes | None = None
     """The time of the newest entry, if it is not in the draft yet."""
 
@@ -57,8 +58,8 @@ class Touched:
         messages = state.conversation.newest(self.messages) if self.messages else ()
         return Change(
             key=key, state=state, base=self.base, context_keys=frozenset(self.keys),
-            call_keys=frozenset(self.call_keys), frames=self.frames, folds=self.folds, messages=messages,
-            mail=self.mail,
+            call_keys=frozenset(self.call_keys), digests=frozenset(self.digests), frames=self.frames,
+            folds=self.folds, messages=messages, mail=self.mail,
         )  # fmt: skip
 
 
@@ -206,6 +207,14 @@ def _batch(one: Touched, body: b.ContentBatch) -> None:
     one.messages += len(load(body.messages))
 
 
+def _attachment(one: Touched, body: b.PartAttached) -> None:
+    one.digests.add(body.digest)
+
+
+def _attachments(one: Touched, body: b.Detached) -> None:
+    one.digests.update(load(body.digests))
+
+
 def _everything(one: Touched, body: b.Body) -> None:
     one.whole = True
 
@@ -229,6 +238,8 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.AgentStarted: _frame,
     b.Custom: _custom,
     b.TurnEnded: _turn,
+    b.PartAttached: _attachment,
+    b.Detached: _attachments,
     **dict.fromkeys(_CALLS, _call),
     b.Rewound: _everything,
     b.Forked: _everything,

@@ -32,7 +32,7 @@ class _Row(FrozenStruct, frozen=True):
     """One process. ``expected_sizes`` are the sizes of the content after its last change; other sizes are damage."""
 
     state: State
-    expected_sizes: tuple[int, int, int]
+    expected_sizes: tuple[int, int, int, int]
     pointer: Pointer | None = None
     is_damaged: bool = False
 
@@ -316,6 +316,10 @@ def _changed(before: _Row | None, change: Change) -> _Row:
     draft.values_json |= {key: state.values_json[key] for key in change.context_keys if key in state.values_json}
     calls = {key: call for key, call in old.calls.items() if key not in change.call_keys}
     draft.calls = CallsDraft({**calls, **{key: state.calls[key] for key in change.call_keys if key in state.calls}})
+    for name in ("attachments", "attached_at"):
+        before_it, now = getattr(old, name), getattr(state, name)
+        kept = {digest: one for digest, one in before_it.items() if digest not in change.digests}
+        setattr(draft, name, kept | {digest: now[digest] for digest in change.digests if digest in now})
     if not change.frames:
         draft.start_frame, draft.turn_frame = old.start_frame, old.turn_frame
     if not change.folds:
@@ -335,13 +339,15 @@ def _is_written_on(old: State, change: Change) -> bool:
     return (
         all(old.values_json.get(key) == base.values_json.get(key) for key in change.context_keys)
         and all(old.calls.get(key) == base.calls.get(key) for key in change.call_keys)
+        and all(old.attachments.get(digest) == base.attachments.get(digest) for digest in change.digests)
+        and all(old.attached_at.get(digest) == base.attached_at.get(digest) for digest in change.digests)
         and (not change.folds or dict(old.folds) == dict(base.folds))
         and (not change.frames or (old.start_frame, old.turn_frame) == (base.start_frame, base.turn_frame))
     )
 
 
-def _sizes(state: State) -> tuple[int, int, int]:
-    return len(state.values_json), len(state.conversation), len(state.calls)
+def _sizes(state: State) -> tuple[int, int, int, int]:
+    return len(state.values_json), len(state.conversation), len(state.calls), len(state.attachments)
 
 
 def _is_intact(row: _Row) -> bool:

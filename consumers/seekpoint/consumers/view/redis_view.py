@@ -14,6 +14,7 @@ from seekpoint.consumers.view import view_scripts as scripts
 from seekpoint.consumers.view.process_summary import is_open_process, summary_in, summary_row
 from seekpoint.consumers.view.redis_client import RedisScripts
 from seekpoint.consumers.view.view_rows import (
+    attachment_fields,
     call_fields,
     check_of,
     field_sum,
@@ -281,12 +282,11 @@ def _fields(change: Change) -> tuple[list[str | bytes], list[str | bytes], list[
     changed: list[str | bytes] = []
     removed: list[str | bytes] = []
     former: list[str | bytes] = []
-    if change.frames or change.folds:
-        for is_written, fields in ((change.frames, frame_fields), (change.folds, fold_fields)):
-            if is_written:
-                changed += fields(state)
-                former += fields(base)
-        removed += set(former[::2]).difference(changed[::2])
+    for is_written, fields in ((change.frames, frame_fields), (change.folds, fold_fields)):
+        if is_written:
+            changed += fields(state)
+            former += fields(base)
+    removed += set(former[::2]).difference(changed[::2])
     if change.context_keys:
         values, values_before = state.values_json, base.values_json
         for key in change.context_keys:
@@ -299,6 +299,9 @@ def _fields(change: Change) -> tuple[list[str | bytes], list[str | bytes], list[
     if change.call_keys:
         call_fields(state, change.call_keys, changed, removed)
         call_fields(base, change.call_keys, former, [])
+    if change.digests:
+        attachment_fields(state, change.digests, changed, removed)
+        attachment_fields(base, change.digests, former, [])
     return changed, removed, former
 
 
@@ -306,6 +309,7 @@ def _whole_row(key: bytes, state: State) -> list[Any]:
     context: list[str | bytes] = [part for pair in state.values_json.items() for part in pair]
     context += frame_fields(state) + fold_fields(state)
     call_fields(state, state.calls, context, [])
+    attachment_fields(state, state.attachments, context, [])
     messages = [message_row(message) for message in state.conversation.bodies()]
     total = field_sum(context) + message_sum(messages, 0)
     return _packed_row(key, state, True, context, [], messages, mail_of(state), total)

@@ -1,10 +1,12 @@
 """The row of a process in a view: a head, the mail, the fields of its context, the messages of its conversation.
 
+Calls, attachments, frames and the results of folds are fields beside the context's.
+
 The head is one JSON object with everything small that is not at its default. The mail (mailbox and remembered ids) is
-stored apart because it may be a megabyte and seldom changes. The head counts values, messages and calls, which detects
-a write that omits some. The row's check has a hash of the head and a sum over everything else, which detects a part
-that was changed, lost or added; a batch updates the sum by the difference. The check guards against accidents only: it
-has no secret.
+stored apart because it may be a megabyte and seldom changes. The head counts values, messages, calls and attachments,
+which detects a write that omits some. The row's check has a hash of the head and a sum over everything else, which
+detects a part that was changed, lost or added; a batch updates the sum by the difference. The check guards against
+accidents only: it has no secret.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from seekpoint.schemas.state.process_state import FIELDS, FOLD_VERSION, State
 from seekpoint.schemas.state.state_values import encoded
 
 __all__ = [
+    "attachment_fields",
     "call_fields",
     "check_of",
     "field_sum",
@@ -44,7 +47,7 @@ _MODULUS = 1 << 52
 """The modulus of sums, because Lua's numbers are exact up to 2^53."""
 
 Row = Sequence[Any]
-_CALL, _FRAME, _FOLD = b"\xff", b"\xfe", b"\xfd"
+_CALL, _FRAME, _FOLD, _ATTACHMENT = b"\xff", b"\xfe", b"\xfd", b"\xfc"
 """The first byte of fields that are not context values. No UTF-8 text contains these bytes."""
 _FRAMES = {_FRAME + b"start": "start_frame", _FRAME + b"turn": "turn_frame"}
 
@@ -59,6 +62,8 @@ def head_of(state: State) -> bytes:
         head["messages"] = messages
     if calls:
         head["calls"] = calls
+    if state.attachments:
+        head["attachments"] = len(state.attachments)
     return encoded(head)
 
 
@@ -78,6 +83,19 @@ def call_fields(state: State, keys: Iterable[str], changed: list[str | bytes], r
             removed.append(name)
         else:
             changed += [name, encoded(call_row(call))]
+
+
+def attachment_fields(
+    state: State, digests: Iterable[str], changed: list[str | bytes], removed: list[str | bytes]
+) -> None:
+    """Add the attachments ``digests``: field, value, ... to ``changed``, or the field to ``removed`` if one is gone."""
+    attachments, attached_at = state.attachments, state.attached_at
+    for digest in digests:
+        found, name = attachments.get(digest), _ATTACHMENT + digest.encode()
+        if found is None:
+            removed.append(name)
+        else:
+            changed += [name, encoded([found, attached_at.get(digest, ())])]
 
 
 def frame_fields(state: State) -> list[str | bytes]:
@@ -147,12 +165,15 @@ def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages
     try:
         row = _head(head)
         parts = _other_parts(mail, context, messages)
-        found = (len(parts["context"]), len(parts["conversation"]), len(parts["calls"]))
-        if found != (row.get("values", 0), row.get("messages", 0), row.get("calls", 0)):
-            raise ValueError("the numbers of values, messages or calls are not those of the head: a write omitted some")
+        for name, part in _COUNTED.items():
+            if len(parts[part]) != row.get(name, 0):
+                raise ValueError(f"the number of {name} is not that of the head: a write omitted some")
         return State.from_json(FIELDS.from_head(row, parts))
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise JournalMismatch("a process in the view is not a valid state", cause=repr(exc)[:200]) from exc
+
+
+_COUNTED = {"values": "context", "messages": "conversation", "calls": "calls", "attachments": "attachments"}
 
 
 def _head(head: bytes) -> dict[str, Any]:
@@ -170,6 +191,8 @@ def _other_parts(mail: bytes | None, context: Sequence[bytes], messages: Iterabl
     calls: dict[str, Any] = {}
     frames: dict[str, Any] = {}
     folds: dict[str, Any] = {}
+    attachments: dict[str, Any] = {}
+    attached_at: dict[str, Any] = {}
     for name, value in zip(context[::2], context[1::2], strict=True):
         if name.startswith(_CALL):
             calls[name[1:].decode()] = orjson.loads(value)
@@ -177,6 +200,11 @@ def _other_parts(mail: bytes | None, context: Sequence[bytes], messages: Iterabl
             frames[_FRAMES[name]] = orjson.loads(value)
         elif name.startswith(_FOLD):
             folds[name[1:].decode()] = orjson.loads(value)
+        elif name.startswith(_ATTACHMENT):
+            digest = name[1:].decode()
+            attachments[digest], offsets = orjson.loads(value)
+            if offsets:
+                attached_at[digest] = offsets
         else:
             texts += [name.decode(), value.decode()]
     items, remembered = orjson.loads(mail) if mail else ([], "")
@@ -185,6 +213,8 @@ def _other_parts(mail: bytes | None, context: Sequence[bytes], messages: Iterabl
         "conversation": orjson.loads(b"[" + b",".join(messages) + b"]"),
         "calls": calls,
         "folds": folds,
+        "attachments": attachments,
+        "attached_at": attached_at,
         "mailbox": items,
         "remembered": [remembered[at : at + 32] for at in range(0, len(remembered), 32)],
         **frames,

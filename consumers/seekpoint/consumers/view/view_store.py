@@ -60,6 +60,8 @@ class Change(FrozenStruct, frozen=True, kw_only=True):
     """Context values that were set or removed (as they are in ``state``)."""
     call_keys: frozenset[str] = field(default_factory=frozenset)
     """Calls that were made, answered or forgotten (as they are in ``state``)."""
+    digests: frozenset[str] = field(default_factory=frozenset)
+    """Attachments of which a part was written, or that were detached (as they are in ``state``)."""
     frames: bool = False
     """Write the frames that a resume starts from: an agent started, or one of its turns ended."""
     folds: bool = False

@@ -142,8 +142,12 @@ class Draft:
     shared_json: Json | None = field(None, _OWNERSHIP, form.json_text("value", text_width), cleared=_WITH_CONTENT)
 
     # --- attachments: what the state has of large values
-    attachments: dict[str, Attachment] = field(dict, _OWNERSHIP, form.ATTACHMENTS, copied="copy", cleared=_WITH_CONTENT)
-    attached_at: dict[str, tuple[int, ...]] = field(dict, _WHOLE, form.OFFSETS, copied="copy", cleared=_WITH_CONTENT)
+    attachments: dict[str, Attachment] = field(
+        dict, _OWNERSHIP, form.ATTACHMENTS, copied="copy", apart=True, cleared=_WITH_CONTENT
+    )
+    attached_at: dict[str, tuple[int, ...]] = field(
+        dict, _WHOLE, form.OFFSETS, copied="copy", apart=True, cleared=_WITH_CONTENT
+    )
     """By digest: the offsets of the entries that have the parts of an attachment. No hash compares them, so that a copy
     of the journal has the same states. An owner's own state has lower ones for parts that it has just written."""
 
