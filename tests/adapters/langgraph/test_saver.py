@@ -105,7 +105,7 @@ async def test_reading_the_newest_checkpoint_reads_no_history(
     """Another node has it from the process's context alone, however long the thread is."""
     await counting(saver, 20).ainvoke({"count": 0}, THREAD)
     async with Node.in_memory(log, node_id="node-b") as node:
-        monkeypatch.setattr(node, "entries", None)
+        monkeypatch.setattr(node, "records", None)
         state = await counting(SeekpointSaver(node), 20).aget_state(THREAD)
     assert state.values == {"count": 20}
 
@@ -170,7 +170,7 @@ async def test_a_branch_is_whole_in_the_context(
     await put(saver, {"a": "a2", "b": "b2"}, {"a": "2", "b": "2"}, parent=first)
     await put(saver, {"a": "a3", "b": "b1"}, {"a": "3", "b": "1"}, changed=("a",), parent=first)
     async with Node.in_memory(log, node_id="node-b") as node:
-        monkeypatch.setattr(node, "entries", None)
+        monkeypatch.setattr(node, "records", None)
         assert values_of(await SeekpointSaver(node).aget_tuple(THREAD)) == {"a": "a3", "b": "b1"}
 
 
