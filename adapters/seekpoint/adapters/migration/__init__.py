@@ -2,6 +2,7 @@
 
     SqliteSaver, PostgresSaver of LangGraph     threads, as ``SeekpointSaver`` keeps them
     SQLiteEventStore of ActiveGraph             runs, as ``SeekpointRuns`` keeps them
+    FileJournal of Promptise                    journals, as ``SeekpointJournal`` keeps them
 
 A source is only read, never written to. Everything that is written is read back and compared. An import that was
 interrupted is repeated: it goes on where it was.

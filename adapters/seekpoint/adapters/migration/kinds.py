@@ -16,6 +16,7 @@ _OPENERS: Final[Mapping[str, tuple[str, str, str]]] = {
     "activegraph": ("seekpoint.adapters.migration.activegraph_source", "activegraph", "activegraph"),
     "langgraph-postgres": (_LANGGRAPH, "langgraph_postgres", "langgraph-postgres"),
     "langgraph-sqlite": (_LANGGRAPH, "langgraph_sqlite", "langgraph"),
+    "promptise": ("seekpoint.adapters.migration.promptise_source", "promptise", "promptise"),
 }
 """Module, function and extra of each."""
 

@@ -33,7 +33,7 @@ def import_(
         typer.Option(
             "--from",
             metavar="KIND",
-            help="The system: activegraph, langgraph-postgres or langgraph-sqlite.",
+            help="The system: activegraph, langgraph-postgres, langgraph-sqlite or promptise.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
