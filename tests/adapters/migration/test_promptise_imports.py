@@ -174,6 +174,7 @@ async def test_what_cannot_be_imported_is_refused(tmp_path: Path) -> None:
         open_source("promptise", str(tmp_path / "empty"))
 
 
+@pytest.mark.long  # each program that imports Promptise takes some seconds for that
 async def test_a_killed_import_of_journals_is_repeated(tmp_path: Path) -> None:
     """No entry is lost, and none is there twice."""
     files = FileJournal(str(tmp_path / "files"))
