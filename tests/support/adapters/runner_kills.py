@@ -1,6 +1,6 @@
 """Runs a program of agents and kills it with -9 at random moments, until it is done; checks what its ledger says.
 
-The programs are ``runner_program`` and ``pydantic_program``: the first says what its ledger has.
+The programs are ``runner_program``, ``pydantic_program`` and ``adk_program``: the first says what its ledger has.
 """
 
 from __future__ import annotations
