@@ -72,7 +72,8 @@ async def test_a_process_that_is_open_for_long_knows_its_newest_ids(
             await process.flush()
             for number, each in [*enumerate(ids)][-8:]:
                 assert (await process.record("work", number, entry_id=each)).is_repeated
-            kept = durable_side(process).session._ids
+            kept = session_of(process)._ids
+            assert kept is not None
             assert len(kept._own) == 8
             assert len(kept._ids._newest) < 24
     assert len(of_kind(log, Custom)) == 40 + 32  # the next one knows the newest ids of the former one

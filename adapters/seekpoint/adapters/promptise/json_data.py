@@ -16,7 +16,7 @@ def as_json(data: Any) -> tuple[Any, int]:
     As in ``FileJournal``, ``str(value)`` stands for what is not JSON. It also stands for NaN and for infinite numbers.
 
     >>> as_json({1: (2, {3}), "x": float("nan")})
-    ({'1': [2, '{3}'], 'x': 'NaN'}, 29)
+    ({'1': [2, '{3}'], 'x': 'NaN'}, 27)
     """
     try:
         text = json.dumps(data, default=str, ensure_ascii=False)
