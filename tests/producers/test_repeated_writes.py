@@ -11,8 +11,8 @@ import pytest
 
 from cuts import of_kind
 from late_log import FAST, LateLog
+from open_processes import session_of
 from seekpoint.producers import Acknowledged, Agent, Node, Process
-from seekpoint.producers.process import durable_side
 from seekpoint.producers.writer import own_ids
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.bodies import ContextUpdated, Custom
