@@ -18,6 +18,7 @@ from seekpoint import MemoryLog, Node, SyncNode
 from seekpoint.adapters.activegraph import SeekpointEventStore, SeekpointRuns
 from seekpoint.adapters.activegraph.pipelined_events import PipelinedEvents
 from seekpoint.adapters.activegraph.run_content import Row
+from seekpoint.adapters.activegraph.run_log import RunLog
 from seekpoint.errors import HandleClosed, Refused
 
 
@@ -147,19 +148,37 @@ def test_the_runs_need_a_synchronous_node(nodes: list[SyncNode]) -> None:
 
 # --- pipelined writes
 def test_pipelined_events_share_entries_and_keep_their_order(nodes: list[SyncNode]) -> None:
-    """Another store of the same object reads all of them; ``with`` waits for the rest."""
+    """Another store of the same object knows all of them; ``with`` waits for the rest."""
     with SeekpointRuns(nodes[0], unacknowledged_max=100) as runs:
         store = runs.store("r")
         for number in range(2_000):
             store.append(event(number))
-        assert runs.store("r").count() == 2_000
         store.append(event(2_000))
+        runs.store("r").append(event(2_001))  # knows the newest event
+        store = runs.store("r")
+        assert store.count() == 2_002
+        store.append(event(2_002))
         with pytest.raises(DuplicateEventError):
             store.append(event(7))
-        store.append(event(2_001))
+        store.append(event(2_003))
     there = SeekpointRuns(nodes[1]).store("r")
-    assert [one.id for one in there.iter_events()] == [f"evt_{number}" for number in range(2_002)]
+    assert [one.id for one in there.iter_events()] == [f"evt_{number}" for number in range(2_004)]
     assert nodes[0].recover(runs.process_id("r")).state.seq < 1_000
+
+
+def test_a_new_store_knows_the_events_on_their_way(nodes: list[SyncNode], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for them, so it extends the run."""
+    append = RunLog.append
+
+    async def late(log: RunLog, rows: list[Row]) -> None:
+        await asyncio.sleep(0.5)
+        await append(log, rows)
+
+    monkeypatch.setattr(RunLog, "append", late)
+    with SeekpointRuns(nodes[0], unacknowledged_max=100) as runs:
+        for number in range(2):
+            runs.store("r").append(event(number))
+    assert SeekpointRuns(nodes[1]).store("r").count() == 2
 
 
 def row(event_id: str) -> Row:
