@@ -15,7 +15,7 @@ from promptise.runtime.journal import FileJournal, JournalEntry, ReplayEngine
 from seekpoint import Node
 from seekpoint.adapters.migration.existing_processes import existing_state, remaining
 from seekpoint.adapters.migration.migrations import Migrated, Order
-from seekpoint.adapters.promptise.journal import SeekpointJournal
+from seekpoint.adapters.promptise.journal import SeekpointJournal, journal_process_id
 from seekpoint.adapters.promptise.json_data import as_json
 from seekpoint.adapters.promptise.stored_entries import COUNTS, NewEntry
 from seekpoint.errors import Refused
@@ -79,9 +79,7 @@ class PromptiseSource:
 
     def process_id(self, one_id: str, prefix: str) -> str:
         """Return the process of Seekpoint that has the journal, as ``SeekpointJournal(prefix=...)`` names it."""
-        from seekpoint.adapters.langgraph.thread_names import joined, process_id_of
-
-        return process_id_of(joined([one_id]), prefix)
+        return journal_process_id(one_id, prefix)
 
     async def migrate(self, node: Node | None, one_id: str, order: Order) -> Migrated:
         """Import the journal of one process. Raises ``SeekpointError``."""

@@ -20,7 +20,7 @@ from seekpoint.adapters.promptise.process_log import ProcessLog
 from seekpoint.adapters.promptise.stored_entries import NewEntry, Recovered, checked_key
 from seekpoint.errors import Refused, UnserializableValue
 
-__all__ = ["SeekpointJournal"]
+__all__ = ["SeekpointJournal", "journal_process_id"]
 
 _KEPT_MAX = 1_000
 _ID_BYTES_MAX, _HASH_BYTES = 200, 16
@@ -50,12 +50,7 @@ class SeekpointJournal:
         It is ``PREFIX/NAME``. What is no letter, digit or ``_.-:@+,;=`` is percent-encoded. A long name is cut, and has
         a hash at its end.
         """
-        quoted = quote(process_id, safe=":@+,;=", errors="surrogatepass").replace("~", "%7E")
-        whole = f"{self._prefix}/{quoted}"
-        if len(whole.encode()) <= _ID_BYTES_MAX:
-            return whole
-        digest = blake2b(quoted.encode(), digest_size=_HASH_BYTES).hexdigest()
-        return f"{whole[: _ID_BYTES_MAX - 2 * _HASH_BYTES - 1]}~{digest}"
+        return journal_process_id(process_id, self._prefix)
 
     # --- JournalProvider
     async def append(self, entry: JournalEntry) -> None:
@@ -131,3 +126,13 @@ class SeekpointJournal:
 
     def __repr__(self) -> str:
         return f"SeekpointJournal(prefix={self._prefix!r})"
+
+
+def journal_process_id(name: str, prefix: str) -> str:
+    """Return the id of the process that a ``SeekpointJournal`` with this prefix has for a Promptise process."""
+    quoted = quote(name, safe=":@+,;=", errors="surrogatepass").replace("~", "%7E")
+    whole = f"{prefix}/{quoted}"
+    if len(whole.encode()) <= _ID_BYTES_MAX:
+        return whole
+    digest = blake2b(quoted.encode(), digest_size=_HASH_BYTES).hexdigest()
+    return f"{whole[: _ID_BYTES_MAX - 2 * _HASH_BYTES - 1]}~{digest}"
