@@ -259,7 +259,7 @@ class Opener:
             if tail is not None:
                 tail.attach(watch)
                 began = tail.position
-                presumed = self._presumed(request, watch, tail) if may_presume and not tailer.is_idle else None
+                presumed = self._presumed(request, watch, tail) if may_presume and not tailer.may_lag else None
                 if presumed is not None:
                     return tail, presumed, True
             recovered = await self._runtime.recovery.recover(request.process_id, missing_ok=True, must_be_current=True)

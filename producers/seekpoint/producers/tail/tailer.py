@@ -99,6 +99,11 @@ class Tailer:
         return self._follower.is_idle
 
     @property
+    def may_lag(self) -> bool:
+        """True while nothing is polled, unless this node has written alone a moment ago."""
+        return self._follower.may_lag
+
+    @property
     def rounds(self) -> int:
         """The number of polls of the thread. The thread hangs if this does not rise while it is not idle."""
         return self._follower.rounds
@@ -189,8 +194,7 @@ class Tailer:
     def take_written(self, records: Sequence[Record]) -> None:
         """Deliver records that this node has written and that every reader has, where they follow what was read.
 
-        Nothing lies between, so this is what a read would return. Where a record of another writer lies between, the
-        partition is read as always.
+        A read would return the same. Where a record of another writer lies between, the partition is read as always.
         """
         for partition, group in groupby(records, key=attrgetter("partition")):
             tail, found = self._tails.get(partition), list(group)
