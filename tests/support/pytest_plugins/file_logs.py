@@ -50,6 +50,7 @@ _DARKENS = (
     "it darkens the reads of the log in memory: the tail of a file reads elsewhere, and the entry needs no healing"
 )
 _IN_ONE_STEP = "it counts steps of the event loop, in which a file has not acknowledged an append: another branch wins"
+_COMMITS = "the acknowledgement of a file is its commit, which is not lost: a node that writes alone reads nothing back"
 _AT_ONCE = "an appender in memory reports before send returns, one of a file does so from its own thread"
 _DIES_SOONER = "crash_at ends a node in the next round of the event loop, when a file has not acknowledged its entry"
 _NEEDS_MEMORY = {
@@ -64,6 +65,7 @@ _NEEDS_MEMORY = {
     "test_the_seek_point_is_the_floor_where_that_is_higher": _READS_ALL,
     "test_a_node_that_closes_while_its_heartbeat_is_written_leaves_none_of_it": _PATCHES,
     "test_a_lost_acknowledgement_heals_without_anybody_noticing": _DARKENS,
+    "test_an_entry_that_is_read_back_needs_no_acknowledgement": _COMMITS,
     "test_a_tail_that_stays_behind_makes_no_progress": _PATCHES,
     "test_a_reader_that_may_not_write_letters_reads_on_and_says_so": _PATCHES,
     "test_an_appender_that_cannot_be_retired_is_replaced": _PATCHES,
