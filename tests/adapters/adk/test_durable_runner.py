@@ -204,6 +204,23 @@ async def test_an_unknown_effect_ends_the_run_until_a_person_says_what_happened(
     assert CALLS == {"model 0": 1, "look order": 1, "refund": 1, "model 2": 1}
 
 
+async def test_a_model_is_told_of_an_effect_that_a_person_calls_failed() -> None:
+    """The run goes on."""
+
+    async def refund() -> str:
+        """Pay back."""
+        raise ConnectionError("gone")
+
+    llm = model(lambda number: said("sorry") if number else [call("refund")])
+    run = run_of(LlmAgent(name="a", model=llm, tools=[refund]), effects={"refund": Effect.AT_MOST_ONCE})
+    async with Node.in_memory() as node:
+        with pytest.raises(EffectUnknown) as raised:
+            await node.run(run, "p", "back")
+        await node.verdict("p", str(raised.value.key), "failed", reason="the bank knows nothing of it")
+        assert await node.run(run, "p") == ["sorry"]
+    assert "the bank knows nothing of it" in str(llm.asked[-1].contents[-1])
+
+
 async def test_a_plugin_cannot_hide_an_error_that_ends_the_run() -> None:
     """The model is not asked again."""
 

@@ -17,7 +17,7 @@ from google.adk.tools.tool_context import ToolContext
 from seekpoint import Effect, GateAnswer
 from seekpoint.adapters.adk.run_records import actions_json, apply_actions, result_from, result_json
 from seekpoint.adapters.run_calls import RESULT_LOST, RunCalls, has_run
-from seekpoint.errors import Refused
+from seekpoint.errors import EffectFailed, Refused
 
 __all__ = ["DurableTools"]
 
@@ -81,6 +81,8 @@ class DurableTools:
             call_id = None
         try:
             recorded = await self._calls.tool(tool.name, body, args, call_id, self._effects.get(tool.name))
+        except EffectFailed as exc:  # a person has said so: the model hears it, and the run goes on
+            return {"error": exc.message}
         except Exception as exc:
             if self._calls.error is None and has_run(exc):
                 return {"error": RESULT_LOST}
