@@ -31,7 +31,7 @@ from scripted_pydantic_agents import said, scripted
 from seekpoint import Limits, MemoryLog, Node, Process, SyncNode, agent
 from seekpoint.adapters.pydantic_ai import SeekpointConversationStore, SeekpointDurability, durable
 from seekpoint.errors import HandleClosed, LimitExceeded, UnserializableValue
-from seekpoint.testing import assert_replays, history_of
+from seekpoint.testing import assert_replays, crash_at, history_of
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -340,6 +340,24 @@ async def test_in_a_durable_run_everything_is_recorded(node: Node) -> None:
     assert result[1:] == ["chat", ["hello", "hi"], ["chat"], True]
     assert len(set(result[0])) == 4
     await assert_replays(keeps, history_of(log, "case-1"))
+
+
+async def test_a_save_whose_step_is_made_again_is_made_once() -> None:
+    """The program dies after the save, before the end of its step: the next one finds what is saved."""
+
+    @agent("saves")
+    async def saves(process: Process, wish: str) -> list[str]:
+        store = SeekpointConversationStore(process.node)  # type: ignore[arg-type]  # it is a whole node
+        with durable(process):
+            entries = await store.save(Conversation(conversation_id="chat", messages=turn(wish)))
+        return [one.id for one in entries]
+
+    crash = crash_at(call="conversation write:1", ended=True, when="unsent")
+    ids = await crash.run(saves, "case-1", "hello")
+    async with Node.in_memory(crash.log) as node:
+        found = await SeekpointConversationStore(node).load_entries("chat")
+    assert [one.id for one in found or []] == ids
+    assert len(ids) == 2
 
 
 # --- event loops

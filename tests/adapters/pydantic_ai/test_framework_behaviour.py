@@ -375,8 +375,8 @@ class Suspends(Model):
         return "test"
 
     def continuation_delay(self, response: ModelResponse) -> float:
-        """Wait an hour between polls."""
-        return 3600.0
+        """Wait between polls."""
+        return 2.0
 
     async def request(
         self, messages: list[ModelMessage], model_settings: ModelSettings | None,
@@ -409,7 +409,7 @@ async def test_a_response_in_segments_is_a_decision_each_with_durable_waits() ->
         return [result.output, result.usage.requests, result.usage.input_tokens]
 
     log = MemoryLog()
-    async with Node.in_memory(log, clock=VirtualClock()) as node:  # it jumps over the hour
+    async with Node.in_memory(log, clock=VirtualClock()) as node:  # it jumps over the wait
         result = await node.run(waits, "case-1", None)
     assert [entry.body.KIND for entry in history_of(log, "case-1")].count("timer_set") == 1
     assert result == ["part 0 part 1 ", 1, 8]
