@@ -47,7 +47,8 @@ def _passed(sources: Path, mode: str, files: list[str], **more: str) -> int:
     assert len(plugins) > 1, "scripts/test fetches them: see tests/adapters/wheels.txt"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "suite_savers", "-p", "no:cacheprovider", "-q", "--tb=short",
-         "-o", "addopts=", "-W", "ignore", *(f"--deselect=tests/test_{one}" for one in LEFT_OUT), *(f"tests/test_{file}.py" for file in files)],
+         "-o", "addopts=", "-W", "ignore", *(f"--deselect=tests/test_{one}" for one in LEFT_OUT),
+         *(f"tests/test_{file}.py" for file in files)],
         cwd=sources, capture_output=True, text=True, timeout=1_500, check=False,
         env={**os.environ, **more, "SUITE_MODE": mode, "PYTHONPATH": os.pathsep.join(plugins)},
     )  # fmt: skip
