@@ -32,7 +32,7 @@ ALL = [
 ]  # fmt: skip
 """The files with tests that take a checkpointer."""
 LEFT_OUT = ["large_cases.py::test_weather_subgraph[memory]", "large_cases_async.py::test_weather_subgraph[memory]"]
-"""They compare all metadata of a streamed message, to which newer versions of langchain-core add a key."""
+"""They compare all metadata of a streamed message, to which the package ``langchain`` adds its version."""
 
 
 @pytest.fixture(scope="module")
