@@ -25,7 +25,7 @@ def _check(run: KilledRunner, kills: int, node: Callable[[], Node], turns: int) 
     assert run.kills == kills
     assert run.repeated["model"] + run.repeated["look"] // 2 <= kills
     assert run.repeated["pay"] == 0
-    assert kills < 50 or max(run.first_calls_s) <= 1.0
+    assert kills < 50 or max(run.first_calls_s[1:]) <= 1.0  # of the programs that go on
 
     async def stored() -> int:
         async with node() as running:
