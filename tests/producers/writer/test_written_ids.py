@@ -77,3 +77,14 @@ def test_only_the_newest_ids_are_kept_if_there_is_a_limit() -> None:
         for known in written[max(0, seq - 9) : seq]:
             assert ids.find(known.id, seq) == (known.seq, 10)
     assert ids.find(written[0].id, 101) is None
+
+
+def test_what_a_fenced_owner_writes_of_a_forgotten_seq_was_not_applied() -> None:
+    """Its entry came late, behind more entries than are known. A repeated call must write it."""
+    ids = WrittenIds(b"thread", 0, 0, seqs_kept=3)
+    for seq in range(1, 12):
+        ids.note(_entry(new_id(), seq, 2), seq)
+    for seq in range(1, 12):
+        late = new_id()
+        ids.note(_entry(late, seq, 1), 20)
+        assert ids.find(late, 11) is None

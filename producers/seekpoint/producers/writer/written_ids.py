@@ -27,6 +27,8 @@ class WrittenIds:
         """``seqs_kept``: how many of the highest seqs it knows at least; None: all of them."""
         self.read_to = start
         self._seqs_kept = seqs_kept
+        self._forgotten = 0
+        """The highest seq that was forgotten. What comes later of it, or of a lower one, is a fenced owner's."""
         self._key = key
         self._partition = partition
         self._newest: dict[int, tuple[int, bytes]] = {}
@@ -49,7 +51,7 @@ class WrittenIds:
 
     def note(self, entry: Entry, offset: int) -> None:
         """Take note of an entry in the log."""
-        if entry.seq is None:
+        if entry.seq is None or entry.seq <= self._forgotten:
             return
         epoch, _ = self._newest.get(entry.seq, (-1, b""))
         if entry.epoch > epoch:
@@ -60,6 +62,7 @@ class WrittenIds:
 
     def _forget(self, kept: int) -> None:
         """Forget all but the ``kept`` highest seqs. Their number counts: anybody may forge an entry of a high one."""
+        self._forgotten = max(self._forgotten, sorted(self._newest)[-kept - 1])
         self._newest = {seq: self._newest[seq] for seq in sorted(self._newest)[-kept:]}
         self._found = {entry_id: found for entry_id, found in self._found.items() if found[0] in self._newest}
 
