@@ -271,6 +271,24 @@ async def test_an_owner_that_lost_the_process_to_a_deletion_leaves_no_bytes(
     assert blobs.blobs[folder, digest] == LARGE
 
 
+async def test_an_owner_that_has_not_read_of_the_deletion_leaves_no_bytes_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file takes its entry behind the deletion: only reading what lies before tells that it does not count."""
+    settings = Settings(journal_url=f"sqlite:///{tmp_path / 'runs.db'}", blob_store=f"file://{tmp_path / 'blobs'}")
+    data = Random(3).randbytes(3_000_000)
+    (tmp_path / "blobs").mkdir()
+    async with Node.connect(settings, node_id="a") as here, Node.connect(settings, node_id="b") as there:
+        former = await here.open("p")
+        await former.record("one")
+        async with there.open("p", take_over=True) as taken:
+            await taken.record("two")
+        await there.delete("p")
+        with pytest.raises(Fenced):
+            await former.attach(data)
+    assert [one for one in (tmp_path / "blobs").rglob("*") if one.is_file()] == []
+
+
 async def test_bytes_that_were_put_for_a_process_that_is_deleted_meanwhile_are_put_again(
     node: Node, other: Node, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

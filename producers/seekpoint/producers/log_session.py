@@ -243,6 +243,7 @@ class LogSession:
         body = await stored(blobs, ref, data, self._handle.peek(), self._services.reader, self.in_thread)
         try:
             await self.append(body)
+            await self.confirm()  # an entry behind a deletion is acknowledged, too
         except HandleLost:  # a deletion may have erased the folder before the bytes were there
             with suppress(SeekpointError):
                 found = await self.recover(self.process_id, missing_ok=True)

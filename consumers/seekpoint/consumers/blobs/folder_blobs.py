@@ -41,8 +41,15 @@ class FolderBlobs:
 
     def _put(self, file: Path, data: bytes) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if file.exists() and file.stat().st_size == len(data) and file.read_bytes() == data:
-            return
+        if not (file.exists() and file.stat().st_size == len(data) and file.read_bytes() == data):
+            self._write(file, data)
+        for changed in file.parents:  # also if the file was there: whoever put it may not have come to this yet
+            _sync(changed)
+            if changed == self._path:
+                return
+
+    @staticmethod
+    def _write(file: Path, data: bytes) -> None:
         fresh = file.with_name(f".{file.name}.{uuid4().hex}")
         try:
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
@@ -53,10 +60,6 @@ class FolderBlobs:
         finally:
             with suppress(FileNotFoundError):
                 fresh.unlink()
-        for changed in file.parents:
-            _sync(changed)
-            if changed == self._path:
-                return
 
     def get(self, folder: str, digest: str) -> bytes | None:
         """Return the bytes; None if the store does not have them."""
@@ -102,7 +105,10 @@ class FolderBlobs:
 
     def _check_there(self) -> None:
         if not self._path.is_dir():
-            raise BlobStoreUnavailable("the folder of the blob store is not there", store=self.name)
+            raise BlobStoreUnavailable(
+                "the folder of the blob store is not there", store=self.name,
+                hint="mount its file system, or make the folder if the store is new, then make the same call again",
+            )  # fmt: skip
 
     def _unavailable(self, error: OSError) -> BlobStoreUnavailable:
         return BlobStoreUnavailable(f"the blob store failed: {error.strerror or error}", store=self.name)

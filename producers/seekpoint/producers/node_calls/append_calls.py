@@ -103,8 +103,8 @@ class AppendCalls:
             await self._runtime.erase_deleted(process_id, deleted_seq)
         except BlobStoreUnavailable as exc:
             raise BlobStoreUnavailable(
-                f"the process is deleted, its bytes in the blob store are not: {exc.message}", process_id=process_id,
-                store=exc.store, hint="make the same call again: it erases what is left",
+                f"the process is deleted, any bytes of it in the blob store are not: {exc.message}",
+                process_id=process_id, store=exc.store, hint=f"{exc.hint}: it erases what is left",
             ) from exc  # fmt: skip
 
     def _shared_opening(self, process_id: str, cause: Cause) -> SharedOpening:
