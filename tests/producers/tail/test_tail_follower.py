@@ -8,11 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
+from idle_tailers import at_rest
 from seekpoint.consumers.kafka.kafka_settings import tail_config
 from seekpoint.producers import Node, Process, Worker, agent
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.tail import tail_follower
 from seekpoint.producers.tail.tail_follower import Follower
 from seekpoint.schemas import MemoryLog, Settings
+from seekpoint.schemas.errors import LogTruncated, SeekpointError
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.tail import Tail, TailBatch
 
@@ -42,6 +45,19 @@ class TimedTail:
     def end(self, partition: int) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Offsets:
+    """Notes the offsets of all records."""
+
+    def __init__(self, seen: list[int]) -> None:
+        self._seen = seen
+
+    def observe(self, batch: TailBatch) -> None:
+        self._seen += [batch.record(index).offset for index in range(len(batch.keys))]
+
+    def fail(self, error: SeekpointError) -> None:
+        raise error
 
 
 async def until(condition: Callable[[], bool], follower: Follower) -> None:
@@ -118,6 +134,24 @@ async def test_what_the_event_loop_has_from_elsewhere_is_not_read_again_after_a_
         follower.close()
 
 
+async def test_a_partition_that_the_thread_begins_late_is_not_read_again_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The node begins it and writes to it while the thread polls. The thread rests before it comes to the new one."""
+    log, tail = MemoryLog(), TimedTail()
+    monkeypatch.setattr(log, "tail", lambda is_steady: tail)
+    follower = Follower(log, Settings(redis_url=None))
+    follower.begin(0, 3, 1)
+    follower.passed(0, 7)
+    follower.rest()
+    follower.start(asyncio.get_running_loop(), lambda generation, batch: None)
+    try:
+        await until(lambda: len(tail.begun) > 0, follower)
+        assert tail.begun == [(0, 7)]
+    finally:
+        follower.close()
+
+
 async def test_the_tail_of_a_worker_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its fetches wait longer at the broker than those of a node, which opens processes anywhere at any time."""
     log, asked = MemoryLog(), list[bool]()
@@ -135,6 +169,24 @@ async def test_the_tail_of_a_worker_is_steady(monkeypatch: pytest.MonkeyPatch) -
     node, worker = (tail_config(settings, is_steady=is_steady) for is_steady in asked)
     assert node["fetch.wait.max.ms"] < worker["fetch.wait.max.ms"] < 200
     assert {**node, "fetch.wait.max.ms": 0} == {**worker, "fetch.wait.max.ms": 0}
+
+
+async def test_a_partition_that_is_followed_anew_from_further_back_is_read_from_there() -> None:
+    """The thread paused where the former tail was. It must not take the new tail for that one."""
+    log = MemoryLog(partitions=1)
+    for _ in range(10):
+        log.append(0, b"p", b"")
+    async with Node.in_memory(log) as node:
+        tailer = runtime_of(node).tailer
+        former = tailer.tail_from(0, 8)
+        await tailer.wait_for(former, 10)
+        await at_rest(node)
+        tailer.stop_following(former, LogTruncated("the log was cut"))
+        log.append(0, b"p", b"")
+        tail, seen = tailer.tail_from(0, 2), list[int]()
+        tail.observer = Offsets(seen)
+        await tailer.wait_for(tail, 11)
+        assert seen == [*range(2, 11)]
 
 
 def _no_record(index: int) -> Record:

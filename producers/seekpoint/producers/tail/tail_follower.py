@@ -150,8 +150,7 @@ class Follower:
             self.is_idle = False
         for partition, (generation, position) in following.items():
             if partition in self._plan:
-                following[partition] = generation, max(position, self._passed.get(partition, 0))
-                tail.begin(partition, following[partition][1])
+                self._begin(tail, following, partition, generation, position)
 
     def _adjust(self, tail: Tail, following: dict[int, tuple[int, int]]) -> None:
         """Follow the planned partitions; begin those of a new generation at their planned position."""
@@ -161,8 +160,14 @@ class Follower:
             del following[partition]
         for partition, (generation, position) in plan.items():
             if partition not in following or following[partition][0] != generation:
-                tail.begin(partition, position)
-                following[partition] = generation, position
+                self._begin(tail, following, partition, generation, position)
+
+    def _begin(
+        self, tail: Tail, following: dict[int, tuple[int, int]], partition: int, generation: int, position: int
+    ) -> None:
+        """Read from ``position`` on, or from where the event loop has come to without this thread."""
+        following[partition] = generation, max(position, self._passed.get(partition, 0))
+        tail.begin(partition, following[partition][1])
 
     def _hand_over(self, batches: Sequence[TailBatch], following: dict[int, tuple[int, int]]) -> bool:
         """Give ``batches`` to the loop. False if the loop is gone."""

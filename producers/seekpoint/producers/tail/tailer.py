@@ -54,6 +54,7 @@ class Tailer:
         self._recoverer = recoverer
         self._executor = executor
         self._tails: dict[int, PartitionTail] = {}
+        self._generation = 0
         self._follower = Follower(reader, settings)
         self._tasks: set[asyncio.Task[None]] = set()
         self._direct_reads: set[int] = set()
@@ -172,7 +173,8 @@ class Tailer:
 
     # --- batches
     def _begin(self, tail: PartitionTail) -> None:
-        tail.generation += 1
+        # No two tails of a partition have the same: the thread must not take a new one for the one that it follows.
+        self._generation = tail.generation = max(self._generation, tail.generation) + 1
         tail.broken = False
         tail.moved_at = self._now()
         self._follower.begin(tail.partition, tail.position, tail.generation)
