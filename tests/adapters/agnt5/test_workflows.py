@@ -210,6 +210,35 @@ async def test_a_run_belongs_to_its_workflow_its_input_and_its_version(node: Nod
         await once(node, order, {"article": "hats"})
 
 
+async def test_a_dispatch_that_has_lost_its_run_does_not_take_it_back() -> None:
+    """Also with ``take_over``, and if its code catches the refusal: whatever it begins is refused from then on."""
+    log, paid, refused = MemoryLog(), Counter[str](), list[ActivationErrorCode]()
+
+    @workflow
+    async def order(ctx: WorkflowContext) -> str:
+        await ctx.step("check", giving(1))
+        if paid["dispatches"] == 0:
+            paid["dispatches"] += 1
+            owner = await other.activations.run("default", "order-17")
+            for name in ("first", "second", "third", "fourth"):
+                with pytest.raises(ActivationError) as caught:
+                    await ctx.step(name, giving(1, paid))
+                refused.append(caught.value.code)
+            assert owner.process.is_open
+        return "done"
+
+    async with (
+        Node.in_memory(log) as one, Node.in_memory(log) as two,
+        DurableWorkflows(one, take_over=True) as mine, DurableWorkflows(two, take_over=True) as other,
+    ):  # fmt: skip
+        with pytest.raises(ActivationError, match="STALE_AUTHORITY"):
+            await mine.run(order, "order-17")
+        assert refused == [Code.STALE_AUTHORITY] * 4
+        assert paid["last"] == 0
+        await other.activations.release("default", "order-17")
+        assert await mine.run(order, "order-17") == "done"  # a new dispatch may
+
+
 async def test_what_is_no_workflow_is_refused_with_what_to_do(node: Node) -> None:
     """A name that nobody registered, and a function without the decorator."""
 

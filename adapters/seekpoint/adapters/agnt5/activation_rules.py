@@ -26,6 +26,7 @@ __all__ = [
     "Claim",
     "begin",
     "check_holder",
+    "check_request",
     "ended_before",
     "failed_status",
     "has_failed",
@@ -34,6 +35,7 @@ __all__ = [
 
 Code = ActivationErrorCode
 INTERRUPTED = "INTERRUPTED"
+_SHA256_BYTES = 32
 CERTAINTIES = ("NO_EFFECT", "EFFECT_COMMITTED", "UNKNOWN")
 REPEATS = frozenset({Policy.IDEMPOTENT_RETRY, Policy.DURABLE_STEPS})
 _REPEATS = frozenset(policy.name for policy in REPEATS)
@@ -194,3 +196,16 @@ def failed_status(known: Activation, retryable: bool, certainty: str) -> Status:
 def refusal(code: ActivationErrorCode, message: str, activation_id: str = "", attempt: int = 0) -> ActivationError:
     """Return the SDK's error for a call that may not be made."""
     return ActivationError(code, message, activation_id=activation_id, attempt=attempt)
+
+
+def check_request(request: BeginActivationRequest, found: str) -> None:
+    """Raise INVALID_ARGUMENT for a request without an identity, or with a digest that is none."""
+    empty = [
+        name for name in ("project_id", "run_id", "stable_key", "worker_session_id", "run_authority", "lease_authority")
+        if not getattr(request, name)
+    ]  # fmt: skip
+    if empty:
+        raise refusal(Code.INVALID_ARGUMENT, f"{empty[0]} is empty", found)
+    for name in ("input_digest", "definition_digest"):
+        if len(getattr(request, name)) != _SHA256_BYTES:
+            raise refusal(Code.INVALID_ARGUMENT, f"{name} is no SHA-256", found)

@@ -88,6 +88,15 @@ class RunJournal:
         self._lease = lease
         return True
 
+    @property
+    def leases(self) -> set[Lease]:
+        """The leases that were used: the newest one, and those that it has replaced."""
+        return self._former if self._lease is None else self._former | {self._lease}
+
+    def retire(self, leases: set[Lease]) -> None:
+        """Take no call under these leases any more."""
+        self._former |= leases
+
     def is_newest(self, known: Activation) -> bool:
         """Whether an attempt was begun by this owner under the newest lease."""
         return known.epoch == self.epoch and known.lease == self._lease

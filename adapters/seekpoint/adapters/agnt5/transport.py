@@ -28,7 +28,7 @@ from agnt5.exceptions import ActivationError, ActivationErrorCode, DurableSleepS
 
 from seekpoint import Node
 from seekpoint.adapters.agnt5 import activation_rules as rules
-from seekpoint.adapters.agnt5.activation_records import Activation, Status, lease_of
+from seekpoint.adapters.agnt5.activation_records import Activation, Lease, Status, lease_of
 from seekpoint.adapters.agnt5.digests import activation_id as id_of
 from seekpoint.adapters.agnt5.error_codes import activation_errors
 from seekpoint.adapters.agnt5.run_journal import CANCELLED, RunJournal, process_id_of
@@ -44,7 +44,6 @@ _REFUSED = {
 }  # fmt: skip
 """As the SDK names its decisions in errors."""
 _FENCE_BYTES = 16
-_SHA256_BYTES = 32
 _INLINE_BYTES = 64 * 1024
 _ENDED = frozenset({Status.COMPLETED})
 _FAILED = frozenset({Status.FAILED, Status.RETRY_READY, Status.UNKNOWN_OUTCOME})
@@ -88,6 +87,8 @@ class SeekpointActivations:
         self._errors = {one.__name__: one for one in errors}
         self._runs: dict[str, RunJournal] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+        self._lost: dict[str, set[Lease]] = {}
+        """The leases of dispatches whose run another owner has taken over: they may not take it back."""
 
     async def __aenter__(self) -> SeekpointActivations:
         return self
@@ -103,11 +104,11 @@ class SeekpointActivations:
         found = id_of(
             request.project_id, request.run_id, request.parent_activation_id, int(request.kind), request.stable_key
         )
-        _check_request(request, found)
+        rules.check_request(request, found)
         policy = self._policies.get(request.kind, request.recovery_policy)
         with activation_errors(found):
-            run = await self.run(request.project_id, request.run_id)
             lease = lease_of(request)
+            run = await self._owned(request.project_id, request.run_id, lease)
             if not run.takes(lease):
                 raise rules.refusal(Code.STALE_AUTHORITY, "a newer dispatch executes the run", found)
             if run.stopped is not None:
@@ -213,7 +214,7 @@ class SeekpointActivations:
         """
         found, attempt = suspension.activation_id, suspension.attempt
         with activation_errors(found, attempt):
-            run = await self.run(project_id, run_id)
+            run = await self._owned(project_id, run_id)
             ends = frozenset({Status.SUSPENDED})
             known = rules.check_holder(run.activation(found), found, attempt, suspension.fence_token, ends=ends)
             if known.status is Status.SUSPENDED:
@@ -229,7 +230,7 @@ class SeekpointActivations:
     async def pause(self, project_id: str, run_id: str) -> None:
         """Record that a workflow has paused: what was under way around the pause begins again when it goes on."""
         with activation_errors():
-            run = await self.run(project_id, run_id)
+            run = await self._owned(project_id, run_id)
             for found, known in run.activations().items():
                 if known.status is Status.ACTIVE and run.is_newest(known):
                     await run.write(found, replace(known, status=Status.RETRY_READY, input=None, reason="paused"))
@@ -274,23 +275,39 @@ class SeekpointActivations:
     # --- runs
     async def run(self, project_id: str, run_id: str) -> RunJournal:
         """Return the run's process; open it if this transport does not own it. Raises what ``Node.open`` raises."""
+        return await self._owned(project_id, run_id, is_new=True)
+
+    async def _owned(
+        self, project_id: str, run_id: str, lease: Lease | None = None, *, is_new: bool = False
+    ) -> RunJournal:  # fmt: skip
+        """Return the run's process. A dispatch that has lost it does not open it again, although its code goes on."""
         name = process_id_of(self.prefix, project_id, run_id)
         async with self._opening.setdefault(name, asyncio.Lock()):
             found = self._runs.get(name)
             if found is not None and found.process.is_open:
                 return found
+            take_over = self._take_over and found is None  # nobody is to be driven out in the middle of a dispatch
             if found is not None:
-                await self._drop(name)  # raises Fenced, once: the dispatch must learn that it has lost the run
+                try:
+                    await self._drop(name)  # raises Fenced, once: the dispatch must learn that it has lost the run
+                except HandleLost:
+                    self._lost.setdefault(name, set()).update(found.leases, () if lease is None else (lease,))
+                    raise
+            lost = self._lost.get(name, set())
+            if not is_new and (lease in lost or (lease is None and lost)):
+                raise rules.refusal(Code.STALE_AUTHORITY, "another owner has taken the run over from this dispatch")
             try:
-                found = await RunJournal.opened(self.node, name, take_over=self._take_over, wait_s=self._wait_s)
+                found = await RunJournal.opened(self.node, name, take_over=take_over, wait_s=self._wait_s)
             except HandleClosed as exc:  # the node is closed: nothing was written
                 raise rules.refusal(Code.DURABILITY_UNAVAILABLE, str(exc)) from exc
+            found.retire(self._lost.pop(name, set()))
             self._runs[name] = found
             return found
 
     async def release(self, project_id: str, run_id: str) -> None:
         """Give a run up, so that another node can execute it at once."""
         name = process_id_of(self.prefix, project_id, run_id)
+        self._lost.pop(name, None)
         if name in self._runs:
             await self._given_up(name)
 
@@ -300,13 +317,12 @@ class SeekpointActivations:
             await self._given_up(name)
 
     async def _given_up(self, name: str) -> None:
+        self._opening.pop(name, None)
         with activation_errors(), suppress(HandleLost):  # a run that is lost: each call was confirmed, or refused
             await self._drop(name)
 
     async def _drop(self, name: str) -> None:
-        found = self._runs.pop(name)
-        self._opening.pop(name, None)
-        await found.close()
+        await self._runs.pop(name).close()
 
     # --- parts
     async def _decision(
@@ -346,7 +362,7 @@ class SeekpointActivations:
     ) -> AsyncIterator[RunJournal]:  # fmt: skip
         """Yield the run in which an attempt ends. If a tool's end is refused, its dispatch may not go on."""
         with activation_errors(activation_id, attempt):
-            run = await self.run(project_id, run_id)
+            run = await self._owned(project_id, run_id)
         try:
             with activation_errors(activation_id, attempt):
                 yield run
@@ -376,15 +392,3 @@ class ToolFailure(Exception):
 
 def _usage(usage: ActivationUsage) -> dict[str, Any] | None:
     return {name: value for name, value in asdict(usage).items() if value} or None
-
-
-def _check_request(request: BeginActivationRequest, found: str) -> None:
-    empty = [
-        name for name in ("project_id", "run_id", "stable_key", "worker_session_id", "run_authority", "lease_authority")
-        if not getattr(request, name)
-    ]  # fmt: skip
-    if empty:
-        raise rules.refusal(Code.INVALID_ARGUMENT, f"{empty[0]} is empty", found)
-    for name in ("input_digest", "definition_digest"):
-        if len(getattr(request, name)) != _SHA256_BYTES:
-            raise rules.refusal(Code.INVALID_ARGUMENT, f"{name} is no SHA-256", found)
