@@ -221,11 +221,13 @@ async def test_a_model_is_told_of_an_effect_that_a_person_calls_failed() -> None
     assert "the bank knows nothing of it" in str(llm.asked[-1].contents[-1])
 
 
-async def test_a_plugin_cannot_hide_an_error_that_ends_the_run() -> None:
-    """The model is not asked again."""
+@pytest.mark.parametrize("is_last", [False, True])
+async def test_a_plugin_cannot_hide_an_error_that_ends_the_run(is_last: bool) -> None:
+    """The model is not asked again, also where the agent would end with the tool."""
 
     class Hides(BasePlugin):
-        async def on_tool_error_callback(self, **given: Any) -> dict[str, Any]:
+        async def on_tool_error_callback(self, *, tool_context: ToolContext, **given: Any) -> dict[str, Any]:
+            tool_context.actions.skip_summarization = is_last
             return {"error": "hidden"}
 
     async def refund() -> str:
@@ -337,6 +339,7 @@ async def test_agents_of_agents_are_recorded(kind: str) -> None:
         keys = list((await node.recover("p")).state.calls)
     once = dict(CALLS)
     assert sum(once.values()) >= 4
+    assert not any(key.rpartition("/")[2].startswith("helper:") for key in keys)
     ends = [key for key in keys if key.rpartition("/")[2].split(":")[0] in ("model", "look")]
     for end in ends[:: max(1, len(ends) // 3)]:
         CALLS.clear()

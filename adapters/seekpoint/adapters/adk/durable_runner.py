@@ -109,8 +109,6 @@ class DurableRunner:
             if self._calls.error is None or exc is self._calls.error:
                 raise
             raise self._calls.error from exc
-        if self._calls.error is not None:
-            raise self._calls.error
 
 
 class _Ids:

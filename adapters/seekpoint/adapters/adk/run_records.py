@@ -94,7 +94,7 @@ def result_from(recorded: Any) -> Any:
 
 def actions_json(context: ToolContext) -> dict[str, Any]:
     """Return what a tool has done to its context: changes of the state, transfers, artifacts, requests."""
-    context.state.has_delta()  # notes what was changed within a list or an object
+    # Reading the actions notes what was changed within a list or an object of the state.
     made = context.actions.model_dump(mode="json", exclude_defaults=True, exclude={"state_delta"})
     return {**made, "state_delta": {key: plain(value) for key, value in context.actions.state_delta.items()}}
 
