@@ -8,13 +8,13 @@ from typing import Any
 __all__ = ["is_credential", "without_credentials"]
 
 _ENDS = (
-    "accesskey", "accesskeyid", "apikey", "authorization", "credential", "credentials", "password", "privatekey",
-    "secret", "subscriptionkey", "token", "tokenprovider",
+    "accesskey", "accesskeyid", "apikey", "apikeystring", "authorization", "credential", "credentials", "headers",
+    "password", "privatekey", "secret", "subscriptionkey", "token", "tokenprovider",
 )  # fmt: skip
 
 
 def is_credential(name: str) -> bool:
-    """Return whether an option of this name holds a credential.
+    """Return whether an option of this name holds a credential. HTTP headers count as such, whatever they are called.
 
     >>> [is_credential(name) for name in ("azure_ad_token", "Subscription-Key", "max_tokens", "prompt_cache_key")]
     [True, True, False, False]

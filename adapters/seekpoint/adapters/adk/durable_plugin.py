@@ -49,7 +49,8 @@ class DurablePlugin(BasePlugin):
     ) -> LlmResponse | None:
         """Let the flow use copies of the tools that record their calls."""
         try:
-            llm_request.tools_dict.update({name: self._tools.of(tool) for name, tool in llm_request.tools_dict.items()})
+            for name, tool in llm_request.tools_dict.items():
+                llm_request.tools_dict[name] = self._tools.of(tool, self)
         except Refused as exc:
             self._calls.error = self._calls.error or exc
             raise

@@ -39,14 +39,19 @@ class DurableSessions(BaseSessionService):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """Create a session."""
-        session = await self._session(
-            "session create",
-            lambda: self._inner.create_session(
-                app_name=app_name, user_id=user_id, state=state, session_id=session_id
-            ),
-            app_name, user_id, session_id,
-        )  # fmt: skip
+        """Create a session; one that is there already is taken if it is as a new one: it has no events."""
+
+        async def made() -> Session:
+            names: dict[str, Any] = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
+            try:
+                return await self._inner.create_session(**names, state=state)
+            except AlreadyExistsError:
+                found = await self._inner.get_session(**names) if session_id else None
+                if found is None or found.events or {**found.state, **(state or {})} != found.state:
+                    raise
+                return found  # this run has made it, and crashed before that was recorded
+
+        session = await self._session("session create", made, app_name, user_id, session_id)
         assert session is not None
         return session
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.plugins.plugin_manager import PluginManager
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
@@ -37,13 +39,21 @@ class DurableTools:
         self._made: dict[int, tuple[BaseTool, BaseTool]] = {}
         """By the id of a tool, and of its copy: the tool, and the copy."""
 
-    def of(self, tool: BaseTool) -> BaseTool:
+    def of(self, tool: BaseTool, plugin: BasePlugin) -> BaseTool:
         """Return the copy of a tool whose calls are recorded. One that runs agents is recorded by their calls.
 
-        Raises ``Refused`` for a tool that cannot be recorded.
+        ``plugin`` records these. Raises ``Refused`` for a tool that cannot be recorded as the program asks.
         """
         if isinstance(tool, AgentTool) or any(kind.__name__ == "NodeTool" for kind in type(tool).__mro__):
-            return tool
+            if tool.name in self._effects:
+                raise Refused(
+                    "a tool that runs agents is no effect: the calls of its agents are recorded one by one",
+                    name=tool.name, hint="leave it out of effects, and name the tools of its agents there",
+                )  # fmt: skip
+            if isinstance(tool, AgentTool) and not tool.include_plugins and id(tool) not in self._made:
+                alone = _with_plugin(tool, plugin)
+                self._made[id(tool)] = self._made[id(alone)] = tool, alone
+            return self._made[id(tool)][1] if id(tool) in self._made else tool
         if id(tool) not in self._made:
             if isinstance(tool, FunctionTool) and _is_generator(tool.func):
                 raise Refused(
@@ -110,6 +120,20 @@ class _Recorded:
 
     async def __call__(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         return await self._tools.called(self._tool, args, tool_context)
+
+
+def _with_plugin(tool: AgentTool, plugin: BasePlugin) -> AgentTool:
+    """Return a copy of a tool that runs its agent without the plugins of the run: with the one that records only."""
+    made = copy.copy(tool)
+    made.include_plugins = True
+
+    async def run_async(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        context, outer = copy.copy(tool_context), tool_context._invocation_context
+        context._invocation_context = outer.model_copy(update={"plugin_manager": PluginManager([plugin])})
+        return await type(tool).run_async(made, args=args, tool_context=context)
+
+    vars(made)["run_async"] = run_async
+    return made
 
 
 async def _never(args: dict[str, Any], context: ToolContext) -> bool:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from seekpoint.adapters.adk.session_records import event_json, plain
+from seekpoint.adapters.credentials import without_credentials
 
 __all__ = [
     "actions_json", "apply_actions", "request_json", "responses_from", "responses_json", "result_from", "result_json",
@@ -34,13 +35,26 @@ def request_json(model: str, request: LlmRequest) -> dict[str, Any]:
     asked: dict[str, Any] = {
         "model": model,
         "messages": [_dumped(content) for content in request.contents],
-        "config": to_jsonable_python(
-            request.config.model_dump(exclude_none=True, exclude={"http_options"}), fallback=_named
-        ),
+        "config": _config_json(request.config),
         "previous_interaction_id": request.previous_interaction_id,
         "service_tier": plain(request.service_tier),
     }
     return {name: value for name, value in asked.items() if value not in (None, {}, [])}
+
+
+def _config_json(config: types.GenerateContentConfig) -> dict[str, Any]:
+    """Return the settings of a request; tools of the provider without the keys with which it calls others."""
+    found: dict[str, Any] = to_jsonable_python(
+        config.model_dump(exclude_none=True, exclude={"http_options"}), fallback=_named
+    )
+    if "tools" in found:
+        found["tools"] = [_tool_json(tool) if isinstance(tool, dict) else tool for tool in found["tools"]]
+    return found
+
+
+def _tool_json(tool: Mapping[str, Any]) -> dict[str, Any]:
+    declared = "function_declarations"  # a parameter may have any name
+    return {name: one if name == declared else without_credentials(one) for name, one in tool.items()}
 
 
 def _named(value: object) -> Any:
