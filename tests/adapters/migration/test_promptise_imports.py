@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from promptise.runtime.journal import FileJournal, JournalEntry, ReplayEngine, R
 from import_kills import import_with_kills
 from seekpoint import MemoryLog, Node
 from seekpoint.adapters.migration import Migrated, Order, chosen_ids, migrate, open_source
+from seekpoint.adapters.migration.promptise_source import PromptiseSource
 from seekpoint.adapters.promptise import SeekpointJournal
 from seekpoint.errors import Refused
 
@@ -135,6 +137,74 @@ async def test_a_checkpoint_whose_entry_is_missing_is_completed(tmp_path: Path) 
         report = (await imported(node, tmp_path))["p"]
         assert (report.status, report.new["entries"]) == ("imported", 5), report.error
         assert (await SeekpointJournal(node).recover("p"))["context_state"]["done"] == [100]
+
+
+async def test_a_checkpoint_that_is_as_an_older_one_is_completed(tmp_path: Path) -> None:
+    """A rewind was killed between the file and the line: the newest checkpoint is the file's, not the last line's."""
+    files = FileJournal(str(tmp_path))
+    for number in (1, 2):
+        await files.checkpoint("p", {"context_state": {"number": number}})
+    (tmp_path / "p.checkpoint.json").write_text(json.dumps({"context_state": {"number": 1}}))
+    async with Node.in_memory() as node:
+        report = (await imported(node, tmp_path))["p"]
+        assert (report.status, report.counts["entries"]) == ("imported", 3), report.differences
+        assert (await SeekpointJournal(node).recover("p"))["context_state"] == {"number": 1}
+
+
+@pytest.mark.parametrize("place", ["between the files", "before the comparison"])
+async def test_a_journal_is_imported_while_its_process_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """What is read is as of one moment: what is written meanwhile is no difference, and the next import has it."""
+    files = FileJournal(str(tmp_path))
+    await worked(files, "p", rounds=1)
+    with monkeypatch.context() as patched:
+        name = "_checkpoint" if place == "between the files" else "_recovered"
+        original, began = getattr(PromptiseSource, name), False
+
+        def write() -> None:
+            nonlocal began
+            began = True
+            asyncio.run(worked(files, "p", begin=100, rounds=1))
+
+        def checkpoint(self: PromptiseSource, one_id: str) -> Any:
+            found = original(self, one_id)
+            if not began:
+                write()
+            return found
+
+        async def recovered(self: PromptiseSource, one_id: str) -> Any:
+            await asyncio.to_thread(write)
+            return await original(self, one_id)
+
+        patched.setattr(PromptiseSource, name, checkpoint if place == "between the files" else recovered)
+        async with Node.in_memory() as node:
+            report = (await imported(node, tmp_path))["p"]
+            assert (report.status, list(report.differences)) == ("imported", [])
+            assert began
+            patched.undo()
+            assert not (await imported(node, tmp_path))["p"].differences
+            await read_alike(tmp_path, node, "p")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"process_id": "p", "timestamp": "2026-01-01T00:00:00", "entry_type": "context_update", "data": {"key": 5}}',
+        b'{"process_id": 5, "timestamp": "2026-01-01T00:00:00", "entry_type": "e", "data": {}}',
+        b'{"process_id": "p", "timestamp": "2026-01-01T00:00:00", "entry_type": null, "data": {}}',
+        b"\xff", b'{"a":' + b"[" * 100_000,
+    ],
+    ids=["key", "process", "type", "bytes", "depth"],
+)  # fmt: skip
+async def test_a_line_that_cannot_be_kept_is_refused_and_the_others_go_on(tmp_path: Path, line: bytes) -> None:
+    """With its number."""
+    await worked(FileJournal(str(tmp_path)), "good", rounds=1)
+    (tmp_path / "p.jsonl").write_bytes(b"\n" + line + b"\n")
+    async with Node.in_memory() as node:
+        reports = await imported(node, tmp_path)
+        assert {name: one.status for name, one in reports.items()} == {"good": "imported", "p": "refused"}
+        assert "line 2 " in str(reports["p"].error)
 
 
 async def test_torn_lines_are_counted_and_left_out(tmp_path: Path) -> None:

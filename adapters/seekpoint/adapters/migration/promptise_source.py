@@ -17,14 +17,15 @@ from seekpoint.adapters.migration.existing_processes import existing_state, rema
 from seekpoint.adapters.migration.migrations import Migrated, Order
 from seekpoint.adapters.promptise.journal import SeekpointJournal, journal_process_id
 from seekpoint.adapters.promptise.json_data import as_json
-from seekpoint.adapters.promptise.stored_entries import COUNTS, NewEntry
-from seekpoint.errors import Refused
+from seekpoint.adapters.promptise.stored_entries import COUNTS, NewEntry, checked_key
+from seekpoint.errors import Refused, UnserializableValue
 
 __all__ = ["PromptiseSource", "promptise"]
 
 _JOURNAL, _CHECKPOINT = ".jsonl", ".checkpoint.json"
 _COMPLETED = "completed-"
 _STEM_MAX, _AT_ONCE = 200, 200
+_NO_JSON = object()
 
 
 class _Entry(NamedTuple):
@@ -34,6 +35,10 @@ class _Entry(NamedTuple):
     type: str
     time: str
     data: Any
+
+
+_Stamp = tuple[tuple[int, int, int], ...]
+"""Inode, size and time of each file that there is."""
 
 
 class _Read(NamedTuple):
@@ -46,6 +51,8 @@ class _Read(NamedTuple):
     is_completed: bool
     """Whether the last entry is the one that a killed program had not written any more."""
     size: int
+    stamp: _Stamp | None
+    """Of the files; None: they have changed while they were read."""
 
 
 class PromptiseSource:
@@ -131,6 +138,8 @@ class PromptiseSource:
         if as_json(await journal.last_checkpoint(one_id))[0] != read.checkpoint:
             found.append("another newest checkpoint")
         theirs_state = await self._recovered(one_id)
+        if read.stamp is None or self._stamp(one_id) != read.stamp:
+            return found  # a process writes: Promptise has recovered what it wrote since
         mine_state = as_json(await journal.recover(one_id))[0]
         left_out = ("entries_replayed", "last_entry_type") if read.is_completed else ()
         found += [
@@ -167,32 +176,36 @@ class PromptiseSource:
         return self._folder / f"{self._stems[one_id]}{end}"
 
     def _read(self, one_id: str) -> _Read:
+        before = self._stamp(one_id)
         checkpoint = self._checkpoint(one_id)
         path = self._path(one_id, _JOURNAL)
         data = path.read_bytes() if path.exists() else b""
+        stamp = before if self._stamp(one_id) == before else None
         entries: list[_Entry] = []
         malformed = 0
         for number, line in enumerate(data.splitlines(), 1):
             if not line.strip():
                 continue
-            try:
-                document = json.loads(line)
-            except ValueError:
-                malformed += 1
-                continue
-            entry = self._entry(document, path, number)
+            document = _document_of(line, path, number)
+            entry = None if document is _NO_JSON else self._entry(document, path, number)
             if entry is None:
                 malformed += 1
             else:
                 self._refuse_other_process(document, one_id, path, number)
                 entries.append(entry)
         self._refuse_repeated(entries, path)
-        is_completed = checkpoint is not None and not any(
-            one.type == "checkpoint" and one.data.get("state") == checkpoint for one in entries
-        )
+        newest = next((one.data.get("state") for one in reversed(entries) if one.type == "checkpoint"), None)
+        if stamp is None:  # a process writes: the lines are as of one moment, and the checkpoint is of another one
+            checkpoint = newest if isinstance(newest, dict) else None
+        is_completed = checkpoint is not None and newest != checkpoint
         if is_completed:
             entries.append(_completing(checkpoint, entries))
-        return _Read(entries, checkpoint, malformed, is_completed, len(data))
+        return _Read(entries, checkpoint, malformed, is_completed, len(data), stamp)
+
+    def _stamp(self, one_id: str) -> _Stamp:
+        """Return what changes when one of the files does."""
+        paths = [path for end in (_JOURNAL, _CHECKPOINT) if (path := self._path(one_id, end)).exists()]
+        return tuple((one.st_ino, one.st_size, one.st_mtime_ns) for one in (path.stat() for path in paths))
 
     def _checkpoint(self, one_id: str) -> dict[str, Any] | None:
         path = self._path(one_id, _CHECKPOINT)
@@ -213,10 +226,14 @@ class PromptiseSource:
             one = JournalEntry.from_dict(document)
             if not isinstance(one.data, dict):
                 raise TypeError("its data is no object")
+            if not (isinstance(one.process_id, str) and isinstance(one.entry_type, str)):
+                raise TypeError("its process_id or its entry_type is no text")
+            if one.entry_type == "context_update":
+                checked_key(one.data)
             return _Entry(str(one.entry_id), str(one.entry_type), one.timestamp.isoformat(), as_json(one.data)[0])
         except KeyError:
             return None
-        except (ValueError, TypeError, AttributeError) as exc:
+        except (ValueError, TypeError, AttributeError, UnserializableValue) as exc:
             raise Refused(
                 f"line {number:,} is no entry of Promptise: {exc}",
                 file=str(path),
@@ -247,10 +264,23 @@ def promptise(place: str) -> PromptiseSource:
     return PromptiseSource(place)
 
 
+def _document_of(line: bytes, path: Path, number: int) -> Any:
+    """Return what a line says; ``_NO_JSON`` if it is none. Raises ``Refused`` for what Promptise cannot read either."""
+    try:
+        return json.loads(line.decode())
+    except (UnicodeDecodeError, RecursionError) as exc:
+        raise Refused(
+            f"line {number:,} cannot be read: {exc}", file=str(path),
+            hint="Promptise cannot read the file either: correct the line, or remove it",
+        ) from exc  # fmt: skip
+    except ValueError:
+        return _NO_JSON
+
+
 def _name_in(line: str) -> str | None:
     try:
         document = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     name = document.get("process_id") if isinstance(document, dict) else None
     return name if isinstance(name, str) and name else None
