@@ -83,6 +83,26 @@ def objects_of(runtime: Runtime) -> list[Any]:
     return sorted((one.id, one.type, one.data) for one in runtime.graph.all_objects())
 
 
+@pytest.mark.parametrize(
+    ("change", "status"), [
+        ("payload = x'ff00'", "refused"), ("actor = x'07'", "refused"),
+        ("type = 'runtime.snapshot', payload = '{x'", "imported"),
+        ("type = 'runtime.snapshot', payload = '[]'", "imported"),
+    ],
+)  # fmt: skip
+def test_a_damaged_run_does_not_keep_the_others_from_their_import(
+    path: str, node: SyncNode, change: str, status: str
+) -> None:
+    """What is no text is refused. A text that is no JSON is imported as it is: a load of the run says so."""
+    for run_id in ("good", "damaged"):
+        worked(path, run_id)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute(f"UPDATE events SET {change} WHERE run_id = 'damaged' AND id = 'evt_002'")
+        file.commit()
+    reports = imported(node, path)
+    assert {name: one.status for name, one in reports.items()} == {"good": "imported", "damaged": status}
+
+
 def test_runs_forks_and_compacted_runs_are_the_same_and_go_on(path: str, node: SyncNode) -> None:
     """Events, records, archives and snapshots; a runtime loads each of them, and forks and emits there."""
     parent = worked(path, "parent")

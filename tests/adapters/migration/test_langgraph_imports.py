@@ -373,6 +373,18 @@ async def test_pickles_are_named_and_never_loaded(store: Store, tmp_path: Path) 
         assert not touched.exists()
 
 
+@pytest.mark.parametrize("change", ["checkpoints SET checkpoint = 'text'", "writes SET value = 'text'"])
+async def test_a_damaged_thread_does_not_keep_the_others_from_their_import(tmp_path: Path, change: str) -> None:
+    """SQLite takes a text where bytes belong. The thread is refused."""
+    store = sqlite_store(tmp_path)
+    filled(store, "bad", "good")
+    store.execute(f"UPDATE {change} WHERE thread_id = 'bad'", "", {})
+    async with Node.in_memory() as node:
+        reports = await imported(node, store)
+    assert {name: one.status for name, one in reports.items()} == {"bad": "refused", "good": "imported"}
+    assert "no bytes" in str(reports["bad"].error)
+
+
 async def test_the_source_is_only_read(store: Store) -> None:
     """A file has the same bytes afterwards; a Postgres refuses writes in the transactions of an import."""
     filled(store, "t")

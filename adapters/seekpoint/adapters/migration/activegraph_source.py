@@ -19,6 +19,7 @@ from seekpoint.errors import Refused
 __all__ = ["ActiveGraphSource", "activegraph"]
 
 _EVENT = ("id", "type", "payload", "actor", "frame_id", "caused_by", "timestamp")
+_TEXTS = ("id", "type", "payload", "timestamp")
 _RUN = ("parent_run_id", "forked_at_event_id", "label", "created_at", "goal", "frame_id")
 _COLUMNS = {
     "events": {"seq", "run_id", *_EVENT}, "runs": {"run_id", *_RUN}, "meta": {"key", "value"},
@@ -131,11 +132,20 @@ class ActiveGraphSource:
                     hint="restore what was archived, or archive all that is older",
                 )  # fmt: skip
             known = file.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-            rows = [cast(Row, {name: one[name] for name in _EVENT}) for one in (*archived, *hot)]
+            rows = [self._row(one) for one in (*archived, *hot)]
             return _Run(
                 rows, len(archived), max((str(one["archived_at"]) for one in archived), default=""),
                 None if known is None else {name: known[name] for name in _RUN}, self._snapshots(file, rows),
             )  # fmt: skip
+
+    def _row(self, one: sqlite3.Row) -> Row:
+        for name in _EVENT:
+            if not isinstance(one[name], str) and (name in _TEXTS or one[name] is not None):
+                raise Refused(
+                    f"the {name} of event {one['seq']} is no text", name=one["run_id"], file=str(self._file.path),
+                    hint="the file is damaged: restore it, or leave the run out",
+                )  # fmt: skip
+        return cast(Row, {name: one[name] for name in _EVENT})
 
     def _snapshots(self, file: sqlite3.Connection, rows: Sequence[Row]) -> dict[str, _Snapshot]:
         if not self._has_archive:
@@ -159,7 +169,12 @@ def _is_run(values: Mapping[str, str]) -> bool:
 
 
 def _state_hash(payload: str) -> str | None:
-    found = json.loads(payload).get("state_hash")
+    """Return the hash that the event of a snapshot names; None for a damaged one, which is imported as it is."""
+    try:
+        document = json.loads(payload)
+    except ValueError:
+        return None
+    found = document.get("state_hash") if isinstance(document, dict) else None
     return found if isinstance(found, str) else None
 
 

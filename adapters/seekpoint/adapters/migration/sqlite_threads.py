@@ -98,6 +98,8 @@ class SqliteThread:
         )
         for ns, checkpoint_id, parent_id, kind, data, metadata in rows:
             try:
+                if not isinstance(data or b"", bytes):
+                    raise ValueError("its content is no bytes")
                 split = split_checkpoint((kind or "", data or b""), self._serde)
                 known = {} if metadata is None else json.loads(metadata)
             except (SeekpointError, ValueError) as exc:
@@ -112,7 +114,12 @@ class SqliteThread:
             )  # fmt: skip
 
     def _writes(self, ns: str, checkpoint_id: str) -> Sequence[SourceWrite]:
-        rows = self._file.execute(self._writes_sql, (self._thread_id, ns, checkpoint_id))
+        rows = self._file.execute(self._writes_sql, (self._thread_id, ns, checkpoint_id)).fetchall()
+        if any(not isinstance(row[-1] or b"", bytes) for row in rows):
+            raise Refused(
+                f"a write of the checkpoint {checkpoint_id} is no bytes", name=self._thread_id,
+                hint="the source is damaged: restore it",
+            )  # fmt: skip
         return [
             SourceWrite(task_id, path, idx, channel, (kind or "", value or b""))
             for task_id, path, idx, channel, kind, value in rows
