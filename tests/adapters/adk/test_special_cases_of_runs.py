@@ -13,6 +13,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from scripted_llms import ScriptedLlm, call, said
@@ -20,8 +21,8 @@ from seekpoint import Effect, MemoryLog, Node, Process, agent
 from seekpoint.adapters.adk import DurableRunner, SeekpointSessionService
 from seekpoint.adapters.adk.durable_sessions import DurableSessions
 from seekpoint.adapters.adk.run_records import request_json
-from seekpoint.adapters.run_calls import RunCalls
-from seekpoint.errors import Refused
+from seekpoint.adapters.run_calls import RESULT_LOST, RunCalls
+from seekpoint.errors import Refused, UnserializableValue
 from seekpoint.testing import crash_at, history_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*plugins:DeprecationWarning")
@@ -70,6 +71,13 @@ def _running(*, isolated: bool = True, **how: Any) -> Any:
     return run
 
 
+class Unprintable:
+    """A value of which there is no text."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
 # --- agents as tools
 @pytest.mark.parametrize("isolated", [True, False])
 async def test_the_calls_of_an_agent_that_is_a_tool_are_recorded(isolated: bool) -> None:
@@ -92,6 +100,49 @@ async def test_an_agent_that_is_a_tool_is_no_effect() -> None:
         with pytest.raises(Refused, match=r"a tool that runs agents is no effect.*name=helper"):
             await node.run(_running(effects={"helper": Effect.AT_MOST_ONCE}), "p", "go")
     assert "root 0" not in CALLS
+
+
+# --- results
+def _circle() -> list[Any]:
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+@pytest.mark.parametrize("returned", [b"\xff\x00", {"all": [b"\xff"]}, _circle(), Unprintable()])
+async def test_a_tool_whose_result_is_no_json_has_run(returned: Any) -> None:
+    """At most once: nobody needs to settle it, and the model is told what there is."""
+
+    async def fetch(tool_context: ToolContext) -> Any:
+        """Fetch."""
+        tool_context.state["raw"] = b"\xff"
+        return returned
+
+    root = LlmAgent(name="root", model=_model("root", [call("fetch", "f1")]), tools=[fetch])
+    async with Node.in_memory() as node:
+
+        @agent("run", version="1")
+        async def run(process: Process, question: str) -> Any:
+            effects = {"fetch": Effect.AT_MOST_ONCE}
+            runner = DurableRunner(process, app_name="shop", agent=root, auto_create_session=True, effects=effects)
+            events = [one async for one in runner.run_async(user_id="ada", session_id="1", new_message=question)]
+            return next(one.response for event in events for one in event.get_function_responses())
+
+        told = await node.run(run, "p", "go")
+        calls = (await node.recover("p")).state.calls
+    assert [call.status for call in calls.values() if call.kind == "effect"] == ["succeeded"]
+    expected = {"b'\\xff\\x00'": {"result": "_wA="}, "{'all': [b'\\xff']}": {"all": ["_w=="]}}
+    assert told == expected.get(repr(returned), {"error": RESULT_LOST})
+
+
+async def test_a_state_that_holds_itself_is_named() -> None:
+    """Bytes are kept as text."""
+    names: dict[str, Any] = {"app_name": "shop", "user_id": "ada", "session_id": "1"}
+    async with Node.in_memory() as node:
+        service = SeekpointSessionService(node)
+        with pytest.raises(UnserializableValue, match="not JSON"):
+            await service.create_session(**names, state={"a": _circle()})
+        assert (await service.create_session(**names, state={"a": b"\xff", "b": b"b"})).state == {"a": "_w==", "b": "b"}
 
 
 # --- sessions

@@ -19,7 +19,7 @@ from google.adk.tools.tool_context import ToolContext
 from seekpoint import Effect, GateAnswer
 from seekpoint.adapters.adk.run_records import actions_json, apply_actions, result_from, result_json
 from seekpoint.adapters.run_calls import RESULT_LOST, RunCalls, has_run
-from seekpoint.errors import EffectFailed, Refused
+from seekpoint.errors import EffectFailed, Refused, UnserializableValue
 
 __all__ = ["DurableTools"]
 
@@ -84,7 +84,11 @@ class DurableTools:
     async def _recorded(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
         async def body() -> dict[str, Any]:
             value = await tool.run_async(args=args, tool_context=context)
-            return {"value": result_json(value), "actions": actions_json(context)}
+            try:
+                told = result_json(value)
+            except (UnserializableValue, RecursionError):  # the tool has run: it has not failed
+                told = {"error": RESULT_LOST}
+            return {"value": told, "actions": actions_json(context)}
 
         call_id = context.function_call_id
         if call_id is not None and call_id.startswith(_CLIENT_ID):

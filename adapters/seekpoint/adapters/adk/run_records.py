@@ -45,7 +45,7 @@ def request_json(model: str, request: LlmRequest) -> dict[str, Any]:
 def _config_json(config: types.GenerateContentConfig) -> dict[str, Any]:
     """Return the settings of a request; tools of the provider without the keys with which it calls others."""
     found: dict[str, Any] = to_jsonable_python(
-        config.model_dump(exclude_none=True, exclude={"http_options"}), fallback=_named
+        config.model_dump(exclude_none=True, exclude={"http_options"}), fallback=_named, bytes_mode="base64"
     )
     if "tools" in found:
         found["tools"] = [_tool_json(tool) if isinstance(tool, dict) else tool for tool in found["tools"]]

@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 from seekpoint import Ref
 from seekpoint import State as ProcessState
 from seekpoint.adapters.process_names import joined, process_id_of
+from seekpoint.errors import UnserializableValue
 
 __all__ = [
     "OUTBOX", "SESSION", "STATE", "StoredSession", "event_from", "event_json", "event_key", "events_in", "plain",
@@ -138,5 +139,15 @@ def scopes_of(delta: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON; what is none as its text."""
-    return value if isinstance(value, Ref) else to_jsonable_python(value, fallback=str)
+    """Return a value as JSON; bytes that are no text as base64, what else is no JSON as its text.
+
+    Raises ``UnserializableValue`` for what holds itself.
+    """
+    if isinstance(value, Ref):
+        return value
+    try:
+        return to_jsonable_python(value, fallback=str)
+    except UnicodeDecodeError:
+        return to_jsonable_python(value, fallback=str, bytes_mode="base64")
+    except ValueError as exc:
+        raise UnserializableValue(f"a value is not JSON: {exc}", path="$") from exc
