@@ -224,7 +224,8 @@ async def test_a_dispatch_that_has_lost_its_run_does_not_take_it_back() -> None:
                 with pytest.raises(ActivationError) as caught:
                     await ctx.step(name, giving(1, paid))
                 refused.append(caught.value.code)
-            assert owner.process.is_open
+            await owner.process.update("note", "it still owns the run")
+            await owner.process.confirm()
         return "done"
 
     async with (
