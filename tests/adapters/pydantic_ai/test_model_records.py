@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic_ai import ModelMessage, ModelRequest, ModelResponse, RequestUsage, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.durable_exec._utils import mark_streamed_before_failing, streamed_before_failing
 from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.native_tools import MCPServerTool
 
 from seekpoint.adapters.pydantic_ai.model_errors import as_recorded, prepared
-from seekpoint.adapters.pydantic_ai.model_records import MessageRecords, response_json, usage_of
+from seekpoint.adapters.pydantic_ai.model_records import MessageRecords, request_json, response_json, usage_of
 
 
 def test_messages_are_kept_until_they_change() -> None:
@@ -73,3 +76,15 @@ def test_the_error_of_a_stream_tells_what_came(size: int) -> None:
     assert found.usage == came.usage
     assert found.parts == (came.parts if size == 10 else [])
     assert streamed_before_failing(as_recorded(prepared(ModelHTTPError(503, "main")))) is None
+
+
+def test_native_tools_are_recorded_without_credentials() -> None:
+    """Headers of any name are left out, and so are those in the body; the model gets them."""
+    tool = MCPServerTool(id="shop", url="https://mcp.example", authorization_token="s3cret", headers={"X": "s3cret"})
+    settings: Any = {"extra_headers": {"X": "s3cret"}, "extra_body": {"headers": {"X": "s3cret"}, "user": "ada"}}
+    parameters = ModelRequestParameters(native_tools=[tool])
+    params: Any = SimpleNamespace(messages=[], model_settings=settings, model_request_parameters=parameters)
+    asked = str(request_json(params, "m", MessageRecords()))
+    assert "s3cret" not in asked
+    assert all(name in asked for name in ("mcp_server", "https://mcp.example", "ada"))
+    assert tool.headers == {"X": "s3cret"}
