@@ -240,6 +240,26 @@ async def test_a_dispatch_that_has_lost_its_run_does_not_take_it_back() -> None:
         assert await mine.run(order, "order-17") == "done"  # a new dispatch may
 
 
+async def test_a_former_owner_of_an_agents_process_takes_no_run_over() -> None:
+    """Whoever owns the agent's process may take the run over, and nobody else."""
+    log, ran = MemoryLog(), Counter[str]()
+
+    @workflow
+    async def order(ctx: WorkflowContext) -> str:
+        result: str = await ctx.step("pay", giving("paid", ran))
+        return result
+
+    async with Node.in_memory(log) as one, Node.in_memory(log) as two:
+        former = await one.open("agent-1")
+        owner = await two.open("agent-1", take_over=True)
+        async with DurableWorkflows(former) as workflows:
+            with pytest.raises(ActivationError, match="another owner has claimed"):
+                await workflows.run(order, "order-17")
+        assert ran["last"] == 0
+        async with DurableWorkflows(owner) as workflows:
+            assert await workflows.run(order, "order-17") == "paid"
+
+
 async def test_what_is_no_workflow_is_refused_with_what_to_do(node: Node) -> None:
     """A name that nobody registered, and a function without the decorator."""
 

@@ -63,6 +63,7 @@ class DurableWorkflows:
         errors: Collection[type[Exception]] = (),
         policies: Mapping[ActivationKind, ActivationRecoveryPolicy] | None = None,
     ) -> None:
+        self._agent = node if isinstance(node, Process) else None
         if isinstance(node, Process):
             node, take_over = cast("Node", node.node), True
         self._node = node
@@ -103,6 +104,7 @@ class DurableWorkflows:
         self, name: str, handler: Callable[..., Any], run_id: str, input: Mapping[str, Any] | None
     ) -> Any:  # fmt: skip
         process_id = process_id_of(self.activations.prefix, self._project_id, run_id)
+        await self._refuse_former_owner()
         try:
             with activation_errors():
                 journal = await self.activations.run(self._project_id, run_id)
@@ -142,6 +144,18 @@ class DurableWorkflows:
                 await journal.process.confirm()
             finally:
                 await self.activations.release(self._project_id, run_id)
+
+    async def _refuse_former_owner(self) -> None:
+        """Raise STALE_AUTHORITY if another owner has claimed the agent's process: the run is that one's now."""
+        agent = self._agent
+        if agent is None:
+            return
+        with activation_errors():
+            epoch = (await self._node.recover(agent.process_id)).state.epoch
+        if epoch != agent.written.epoch:
+            raise ActivationError(
+                ActivationErrorCode.STALE_AUTHORITY, f"another owner has claimed the agent's process {agent.process_id}"
+            )
 
     @contextmanager
     def _alone(self, run_id: str) -> Iterator[None]:
