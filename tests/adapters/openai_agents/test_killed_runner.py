@@ -30,8 +30,8 @@ def _in_a_file(tmp_path: Path, kills: int, turns: int, seed: int) -> KilledRunne
 
 
 def test_a_killed_run_goes_on(tmp_path: Path) -> None:
-    """Five kills. How soon the next call comes is for the long tests: this one runs beside others."""
-    _check(_in_a_file(tmp_path, 5, 20, 1), 5, first_call_max_s=60)
+    """Three kills. How soon the next call comes is for the long tests: this one runs beside others."""
+    _check(_in_a_file(tmp_path, 3, 12, 1), 3, first_call_max_s=60)
 
 
 @pytest.mark.long

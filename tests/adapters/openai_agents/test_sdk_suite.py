@@ -61,12 +61,14 @@ def _passed(sources: Path, mode: str, files: list[str], **more: str) -> int:
     return int(found[1])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_tests_of_sessions_pass_in_memory(sources: Path) -> None:
     """With compaction and encryption around the session."""
     assert _passed(sources, "memory", [*SESSIONS, *WRAPPED, *FAILURES]) == 399
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_tests_of_sessions_pass_in_files(sources: Path) -> None:
     """Each database of a test is a journal in a file."""

@@ -86,14 +86,12 @@ class Model:
         return 10
 
 
-@tool(name="look_up", input_schema=Question, output_schema=Found, deterministic=False)
 def look_up(args: Question, ctx: Any) -> Found:
     """Look something up."""
     note(3 * args.number + 1)
     return Found(text=f"found {args.number}")
 
 
-@behavior(name="begin", on=["goal.created"])
 def begin(event: Any, graph: Any, ctx: Any) -> None:
     """Ask the first question."""
     graph.emit("question.asked", question(0))
@@ -104,16 +102,11 @@ def question(number: int) -> dict[str, Any]:
     return {"text": f"Write about case {number}."}
 
 
-@llm_behavior(
-    name="answerer", on=["question.asked"], description="Answer the question.", output_schema=Answer, tools=[look_up],
-    deterministic=True,
-)  # fmt: skip
 def answerer(event: Any, graph: Any, ctx: Any, llm_output: Answer) -> None:
     """Keep the answer."""
     graph.add_object("answer", {"text": llm_output.text})
 
 
-@behavior(name="go_on", on=["object.created"], where={"object.type": "answer"})
 def go_on(event: Any, graph: Any, ctx: Any) -> None:
     """Ask the next question."""
     number = int(event.payload["object"]["data"]["text"].removeprefix("answer ")) + 1
@@ -121,16 +114,32 @@ def go_on(event: Any, graph: Any, ctx: Any) -> None:
         graph.emit("question.asked", question(number))
 
 
+def registered() -> list[Any]:
+    """Register the behaviors, which ActiveGraph keeps for the whole program, and return the tools.
+
+    Not when this file is imported: pytest does so to find examples, and has other behaviors.
+    """
+    tools = [tool(name="look_up", input_schema=Question, output_schema=Found, deterministic=False)(look_up)]
+    behavior(name="begin", on=["goal.created"])(begin)
+    llm_behavior(
+        name="answerer", on=["question.asked"], description="Answer the question.", output_schema=Answer, tools=tools,
+        deterministic=True,
+    )(answerer)  # fmt: skip
+    behavior(name="go_on", on=["object.created"], where={"object.type": "answer"})(go_on)
+    return tools
+
+
 def run(journal: str) -> None:
     """Run the agent, from its beginning or from its newest event."""
     model: Any = Model()
+    tools = registered()
     with SyncNode.connect() if journal == "kafka" else SyncNode.local(journal) as node:
         runs = SeekpointRuns(node)
         if runs.store(RUN).count() == 0:
-            runtime = Runtime(Graph(run_id=RUN), persist_to=runs.path, llm_provider=model, tools=[look_up])
+            runtime = Runtime(Graph(run_id=RUN), persist_to=runs.path, llm_provider=model, tools=tools)
             runtime.run_goal("Answer the questions")
         else:
-            runtime = runs.resume(RUN, llm_provider=model, tools=[look_up])
+            runtime = runs.resume(RUN, llm_provider=model, tools=tools)
             runtime.run_until_idle()
         answers = [one.data["text"] for one in runtime.graph.objects(type="answer")]
         assert answers == [f"answer {number}" for number in range(CALLS // 3)], answers

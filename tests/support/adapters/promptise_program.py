@@ -23,8 +23,8 @@ from promptise_process import NAME, JournaledAgent
 from seekpoint import Node
 from seekpoint.adapters.promptise import SeekpointJournal, use_journal
 
-JOURNAL, LEDGER = sys.argv[1:3]
-RUNS, KILLS, SEED = map(int, sys.argv[3:6])
+JOURNAL, LEDGER = [*sys.argv, "", ""][1:3]
+RUNS, KILLS, SEED = map(int, sys.argv[3:6]) if __name__ == "__main__" else (0, 0, 0)
 CALLS = 3
 """How many calls a run makes: the model, the tool, the model."""
 _LIMIT_S = 60.0
