@@ -107,6 +107,26 @@ def test_a_request_is_recorded_without_credentials() -> None:
     }  # fmt: skip
 
 
+def test_tools_of_the_provider_are_recorded_without_credentials() -> None:
+    """They are sent, to another model too; a parameter of a function may have any name."""
+    function = {"type": "function", "name": "login", "parameters": {"properties": {"password": {"type": "string"}}}}
+    mcp = {"type": "mcp", "server_url": "https://mcp.example"}
+    tools = [function, {**mcp, "authorization": "s3cret", "headers": {"Cookie": "s3cret"}}]
+    servers = [{"name": "shop", "authorization_token": "s3cret"}]
+    body = {"model": "m", "input": "x", "tools": tools, "mcp_servers": servers}
+    url, headers = "https://api.openai.com/v1/responses", {"content-type": "application/json"}
+    asked = OPENAI.model_request("POST", url, headers, json.dumps(body).encode())
+    assert asked.recorded == {**body, "tools": [function, mcp], "mcp_servers": [{"name": "shop"}]}
+    assert json.loads(asked.sent(asked.recorded)[1]) == body
+    assert json.loads(asked.sent({**asked.recorded, "model": "n"})[1]) == {**body, "model": "n"}
+    assert json.loads(asked.sent({**asked.recorded, "tools": []})[1]) == {**body, "tools": []}
+    url = "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"
+    maps = {"googleMaps": {"authConfig": {"apiKeyConfig": {"apiKeyString": "s3cret"}}}}
+    asked = GOOGLE.model_request("POST", url, headers, json.dumps({"contents": [], "tools": [maps]}).encode())
+    assert asked.recorded["tools"] == [{"googleMaps": {"authConfig": {"apiKeyConfig": {}}}}]
+    assert json.loads(asked.sent({**asked.recorded, "model": "n"})[1]) == {"contents": [], "tools": [maps]}
+
+
 def test_a_long_stream_fits_into_a_record() -> None:
     """The events of 20,000 words take about twelve bytes each, and not three hundred."""
     first, word = recorded("openai_chat.sse").split("\n\n")[1:3]

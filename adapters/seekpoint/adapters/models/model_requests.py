@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
-from seekpoint.adapters.credentials import is_credential
+from seekpoint.adapters.credentials import is_credential, without_credentials
 from seekpoint.errors import Refused
 
 __all__ = ["GOOGLE", "Api", "ModelRequest", "api_of_paths"]
@@ -21,6 +21,9 @@ __all__ = ["GOOGLE", "Api", "ModelRequest", "api_of_paths"]
 _HEADERS = ("anthropic-beta", "openai-beta")
 _QUERY, _HEADERS_MEMBER = "_query", "_headers"
 _OWN = frozenset({_QUERY, _HEADERS_MEMBER})
+_TOOLS = frozenset({"tools", "mcp_servers"})
+_SCHEMAS = frozenset({"function", "functionDeclarations", "function_declarations", "input_schema", "parameters"})
+"""Members of a tool whose parameters may have any name."""
 _VERSION = re.compile(r"^(?:v\d+[a-z0-9]*/)?(?:deployments/[^/]+/)?")
 _GOOGLE_METHOD = re.compile(r"^(?P<before>.*/)(?P<model>[^/:]+):(?P<method>\w+)$")
 
@@ -42,7 +45,12 @@ class ModelRequest:
         """Return the URL and the body to send for ``asked``: ``recorded``, or the same with another model."""
         if asked is self.recorded:
             return self.url, self.body
-        members = {name: value for name, value in asked.items() if name not in _OWN}
+        given = json.loads(self.body)  # has the keys that the record lacks
+        members = {
+            name: given.get(name, value) if value == self.recorded.get(name) else value
+            for name, value in asked.items()
+            if name not in _OWN
+        }
         if not self.has_model_in_body:
             del members["model"]
         return self.url_of(self.url, asked), json.dumps(members, ensure_ascii=False).encode()
@@ -85,7 +93,7 @@ def api_of_paths(name: str, base_url: str, request_id_header: str) -> Api:
             return None
         path = urlsplit(url).path
         asked = _VERSION.sub("", path.removeprefix(base).strip("/")).replace("/", ".")
-        recorded = {**members, **_beside(url, headers)}
+        recorded = {**_without_keys(members), **_beside(url, headers)}
         is_stream = members.get("stream") is True
         return ModelRequest(f"{name}.{asked}", recorded, is_stream, url, body, lambda url, _: url)
 
@@ -99,7 +107,7 @@ def _read_google(url: str, headers: Mapping[str, str], members: dict[str, Any], 
     method = found["method"]
     is_stream = method.startswith("stream")
     asked = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", method.removeprefix("stream")).lower()
-    recorded = {**members, "model": unquote(found["model"]), **_beside(url, headers, ("alt", "key"))}
+    recorded = {**_without_keys(members), "model": unquote(found["model"]), **_beside(url, headers, ("alt", "key"))}
     return ModelRequest(f"google.{asked}", recorded, is_stream, url, body, _google_url, "model" in members)
 
 
@@ -113,6 +121,24 @@ def _google_url(url: str, asked: Mapping[str, Any]) -> str:
 
 GOOGLE = Api("google", _read_google)
 """Google's APIs, whose URLs name the model: ``/models/NAME:generateContent``."""
+
+
+def _without_keys(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a request without the keys with which the provider calls tools of others."""
+    return {
+        name: [_tool(one) if isinstance(one, dict) else one for one in value]
+        if name in _TOOLS and isinstance(value, list)
+        else value
+        for name, value in members.items()
+    }
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value if name in _SCHEMAS else without_credentials(value)
+        for name, value in tool.items()
+        if not is_credential(name)
+    }
 
 
 def _beside(url: str, headers: Mapping[str, str], without: tuple[str, ...] = ("key",)) -> dict[str, Any]:
