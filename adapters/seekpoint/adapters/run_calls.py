@@ -36,7 +36,7 @@ RESULT_LOST = (
     "The tool has run, and what it did is done. Its result could not be recorded, so it is not shown here. "
     "Do not call the tool again for the same purpose."
 )
-"""What a model is told instead of a result that cannot be recorded: a text that asks to try again would be wrong."""
+"""The text for a model in place of a result that cannot be recorded: a text that asks to try again would be wrong."""
 
 _OUTCOMES = ("step_ended", "effect_settled")
 

@@ -45,7 +45,7 @@ class StoredEvent(NamedTuple):
 
 
 class Archive(NamedTuple):
-    """What of a run is in the archive: the events before ``before``, which only ``iter_archived`` reads."""
+    """The archived part of a run: the events before ``before``, which only ``iter_archived`` reads."""
 
     before: int = 1
     size: int = 0

@@ -222,7 +222,7 @@ class SeekpointRuns:
 
 
 class JournalPath(str):
-    """What ActiveGraph takes for the path of a file: it stands for the runs of a journal."""
+    """A text that ActiveGraph takes for the path of a file. It stands for the runs of a journal."""
 
     __slots__ = ("runs",)
     runs: SeekpointRuns

@@ -116,7 +116,7 @@ class DurableTools:
 
 
 class _Recorded:
-    """What the toolkit calls in place of a tool's own ``run_async``."""
+    """A call of a tool that is recorded. The toolkit makes it in place of the tool's own ``run_async``."""
 
     def __init__(self, tool: BaseTool, tools: DurableTools) -> None:
         self._tool = tool

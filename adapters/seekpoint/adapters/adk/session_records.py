@@ -1,4 +1,4 @@
-"""What the process of a session has, and what it means for the toolkit. Pure.
+"""The records of a session in its process, and the toolkit's values for them. Pure.
 
 The context of the process has ``session`` (whose it is, when it last changed, and the seq of the entry that changed it:
 its revision), an ``event/SEQ`` for each event, a ``state/KEY`` for each value of the session's own state, and an
@@ -57,7 +57,7 @@ class StoredSession:
 
     @property
     def marker(self) -> str:
-        """What a ``Session`` carries to tell later which revision it was read from."""
+        """The marker of a ``Session``: it tells later which revision the session was read from."""
         return str(self.revision)
 
     def is_read_by(self, session: Session) -> bool:

@@ -23,7 +23,7 @@ Payload = str | bytes | Ref
 
 
 class Status(StrEnum):
-    """Where an activation is in its life."""
+    """The status of an activation."""
 
     ACTIVE = "ACTIVE"
     RETRY_READY = "RETRY_READY"
@@ -36,7 +36,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a worker executes a run with. A new dispatch of the run has another one."""
+    """The lease with which a worker executes a run. A new dispatch of the run has another one."""
 
     worker_session_id: str
     run_authority: str | bytes
@@ -65,7 +65,7 @@ class Activation:
     display_name: str = ""
     child: Mapping[str, Any] | None = None
     input: Payload | None = None
-    """What was asked, for people. It is in the entry that begins an attempt, and dropped when the attempt ends."""
+    """The request, for people. It is in the entry that begins an attempt, and dropped when the attempt ends."""
     output: Payload | None = None
     output_digest: str = ""
     usage: Mapping[str, Any] | None = None

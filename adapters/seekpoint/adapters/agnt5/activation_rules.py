@@ -49,7 +49,7 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the owner of a run's process knows when a call begins."""
+    """The facts that the owner of a run's process knows when a call begins."""
 
     epoch: int
     lease: Lease

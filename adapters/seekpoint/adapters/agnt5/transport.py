@@ -42,7 +42,7 @@ _REFUSED = {
     ActivationDecisionKind.WAIT: Code.CONTENDED, ActivationDecisionKind.CONFLICT: Code.NON_DETERMINISTIC_REPLAY,
     ActivationDecisionKind.CANCELLED: Code.CANCELLED, ActivationDecisionKind.UNKNOWN_OUTCOME: Code.UNKNOWN_OUTCOME,
 }  # fmt: skip
-"""As the SDK names its decisions in errors."""
+"""The names of the decisions in the SDK's errors."""
 _FENCE_BYTES = 16
 _INLINE_BYTES = 64 * 1024
 _ENDED = frozenset({Status.COMPLETED})

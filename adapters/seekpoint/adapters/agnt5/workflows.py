@@ -222,7 +222,7 @@ class DurableWorkflows:
             await self.activations.pause(self._project_id, run_id)
 
     async def _woken(self, journal: RunJournal, run_id: str) -> None:
-        """If the workflow sleeps, wait for the first timer that is due, and complete those that are."""
+        """Wait for the first timer of a workflow that sleeps, and complete the timers that are due."""
         asleep = {key: one for key, one in journal.activations().items() if one.status is Status.SUSPENDED}
         if not asleep:
             return

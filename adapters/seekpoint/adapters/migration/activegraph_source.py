@@ -35,7 +35,7 @@ class _Snapshot(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What a file has of one run."""
+    """One run in a file of ActiveGraph."""
 
     rows: list[Row]
     """All events, those in the archive first."""

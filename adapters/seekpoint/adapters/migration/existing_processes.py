@@ -1,4 +1,4 @@
-"""What the journal has already of something that is imported, and what is missing of a list that only grows."""
+"""Compare an import with what the journal has already: a list that only grows lacks its end, or differs."""
 
 from __future__ import annotations
 

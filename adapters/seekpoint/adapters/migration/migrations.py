@@ -23,7 +23,7 @@ def _ignore(count: int, /) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How to import."""
+    """The options of an import."""
 
     prefix: str
     """The first part of the processes' ids."""
@@ -36,16 +36,16 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migrated:
-    """What became of one thing of a source."""
+    """The result of one import: of a thread, a run or a process."""
 
     id: str
     """Its id in the source."""
     process_id: str
     status: Status
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What the source has."""
+    """The number of items in the source."""
     new: Mapping[str, int] = field(default_factory=dict)
-    """What of it was written, or would be."""
+    """The number of items that were written, or would be."""
     differences: Sequence[str] = ()
     """The first differences between the source and the journal."""
     difference_count: int = 0
@@ -69,10 +69,10 @@ class Migrated:
 
 
 class Source(Protocol):
-    """What another system has stored."""
+    """The stored threads, runs or processes of another system."""
 
     unit: str
-    """What is counted: ``checkpoints``."""
+    """The name of the items, in the plural: ``checkpoints``."""
     default_prefix: str
 
     def ids(self) -> list[str]:

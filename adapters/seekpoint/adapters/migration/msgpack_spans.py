@@ -24,7 +24,7 @@ _COUNTED: Final[Mapping[int, tuple[int, int]]] = {0xDC: (2, 1), 0xDD: (4, 1), 0x
 """The width of the count, and the values of each item: arrays and maps."""
 _SNAPSHOT_TYPE: Final = 7
 _EXTENSIONS: Final[Mapping[int, int]] = {0xC7: 2, 0xC8: 3, 0xC9: 5, 0xD4: 1, 0xD5: 1, 0xD6: 1, 0xD7: 1, 0xD8: 1}
-"""Where the type of an extension stands."""
+"""The place of an extension's type."""
 
 
 def map_parts(data: bytes) -> dict[str, bytes]:

@@ -29,7 +29,7 @@ class Cipher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """What is compared by its bytes: an extension of MessagePack, or an encrypted value without a key."""
+    """A value that is compared by its bytes: an extension of MessagePack, or an encrypted value without a key."""
 
     type: int | str
     data: bytes

@@ -42,7 +42,7 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class _Read(NamedTuple):
-    """What the files of a process have."""
+    """The content of the files of one process."""
 
     entries: list[_Entry]
     checkpoint: dict[str, Any] | None

@@ -40,7 +40,7 @@ class ThreadImport:
     newest: dict[str, str] = field(default_factory=dict)
     """The newest checkpoint of each namespace."""
     context: dict[_Place, tuple[Version, str]] = field(default_factory=dict)
-    """What the newest checkpoint of a namespace has in a channel: its version, and the digest of its value."""
+    """A channel in the newest checkpoint of a namespace: its version, and the digest of its value."""
     snapshots: dict[_Place, set[Version]] = field(default_factory=dict)
     """The versions of delta channels at which a checkpoint of this import has a snapshot."""
     has_gone_on: bool = False

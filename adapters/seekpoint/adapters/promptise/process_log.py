@@ -24,7 +24,7 @@ __all__ = ["ProcessLog"]
 _TOGETHER_MAX, _TOGETHER_WIDTH = 50, 262_144
 """How many entries are written together, and how many characters they may have."""
 _LARGE_WIDTH = 4_096
-"""What has so many characters is attached, if its entry would be too large otherwise."""
+"""The number of characters from which a value is attached, if its entry would be too large otherwise."""
 _KEPT_BYTES_MAX, _KEPT_MAX = 134_217_728, 512
 """How many bytes, and how many large values, stay attached."""
 _MEDIA_TYPE = "application/json"

@@ -1,4 +1,4 @@
-"""How the entries of a Promptise journal stand in a process, and what they do to its context. Pure.
+"""The entries of a Promptise journal as entries of a process, and their changes of its context. Pure.
 
 The context has what a recovery needs, so that a recovery reads no history:
 
@@ -57,7 +57,7 @@ class NewEntry(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What entries change in the context."""
+    """The changes of the context by some entries."""
 
     values: dict[str, Any]
     deleted: list[str]
@@ -70,7 +70,7 @@ def is_checkpoint_call(one: StoredEntry) -> bool:
 
 @dataclass
 class JournalContent:
-    """What the next entries depend on."""
+    """The facts on which the next entries depend."""
 
     seq: int = 0
     written: int = 0
@@ -184,7 +184,7 @@ def data_of(one: StoredEntry, value_at: Callable[[str], Any]) -> Any:
 
 
 class Recovered(NamedTuple):
-    """What a recovery finds in the state of a process. A ``Ref`` stands for what is attached."""
+    """The facts that a recovery finds in the state of a process. A ``Ref`` stands for what is attached."""
 
     checkpoint: Any
     """The newest checkpoint; None: there is none."""

@@ -1,4 +1,4 @@
-"""Which process the code belongs to that runs now: what agents do in a durable run is recorded as its calls."""
+"""Find the process of the code that runs now: what agents do in a durable run is recorded as its calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["DurableRun", "current_run", "entered"]
 
 
 class DurableRun:
-    """What all runs of agents inside of one ``with durable(process)`` share."""
+    """The things that all runs of agents inside of one ``with durable(process)`` share."""
 
     def __init__(self, process: Process) -> None:
         self.process = process

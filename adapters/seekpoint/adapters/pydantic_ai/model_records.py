@@ -27,7 +27,7 @@ _PLAIN = frozenset({"text", "thinking", "tool-call"})
 _OF_ONE_RUN = frozenset({"timestamp", "run_id", "conversation_id"})
 
 _OF_ONE_OBJECT = frozenset({"toolset_id", "capability_id"})
-"""Where a tool comes from, which no model is told: an id that begins with ``<`` is drawn for each run."""
+"""The fields of a tool's origin, which no model is told: an id that begins with ``<`` is drawn for each run."""
 
 
 def request_json(params: ModelRequestParams, model: str, records: MessageRecords) -> dict[str, Any]:

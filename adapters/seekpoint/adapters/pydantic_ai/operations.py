@@ -1,4 +1,4 @@
-"""What an agent does as calls of a process: Pydantic AI calls it operations, and asks a backend to execute them."""
+"""Record what an agent does as calls of a process. Pydantic AI calls it operations, which a backend executes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a node does with a process that nobody has to open: append, read, list, control, rewind, fork, promote."""
+"""The calls of a node on a process that nobody has to open: append, read, list, control, rewind, fork, promote."""

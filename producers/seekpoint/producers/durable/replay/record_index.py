@@ -16,7 +16,7 @@ __all__ = ["RecordIndex", "is_known_undone", "may_have_been_done"]
 
 
 class RecordIndex:
-    """Where the records of one run are. ``read`` are the keys that the run has asked for; its owner adds to it.
+    """The records of one run, by place and by request. ``read`` has the keys that the run has asked for.
 
     ``aside`` are the keys of the records at position 0. In a strict run, a request finds only those.
     """
