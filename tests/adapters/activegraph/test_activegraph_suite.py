@@ -7,17 +7,13 @@ their own, with their own settings. ``suite_deselected.txt`` has what is left ou
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from agent_programs import environment
 from seekpoint.schemas import Settings
-from suite_sources import unpack_suite
+from suite_sources import deselected, passed_in_suite, unpack_suite
 
 HERE = Path(__file__).parent
 
@@ -41,21 +37,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _passed(sources: Path, mode: str, files: list[str], *more: str, **environ: str) -> int:
-    """Run the tests in ``files``; how many have passed. A test that fails, and an error, fail this one."""
-    lines = (HERE / "suite_deselected.txt").read_text().splitlines()
-    left_out = [*more, *(line for line in lines if line and not line.startswith("#"))]
-    paths = f"{HERE}{os.pathsep}{HERE.parents[1] / 'support/adapters'}"
-    left_out = [word for name in left_out for word in ("--deselect", f"tests/{name}")]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "activegraph_stores", "-p", "no:cacheprovider", "-q", "--tb=short",
-         *left_out, *(f"tests/{file}" for file in files)],
-        cwd=sources, capture_output=True, text=True, timeout=900, check=False,
-        env={**os.environ, **environ, "SUITE_MODE": mode, "PYTHONPATH": paths},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    found = re.search(r"(\d+) passed", done.stdout)
-    assert found is not None, done.stdout
-    return int(found[1])
+    path = [HERE, HERE.parents[1] / "support/adapters"]
+    left_out = [*more, *deselected(HERE / "suite_deselected.txt")]
+    return passed_in_suite(sources, "activegraph_stores", files, mode, path=path, left_out=left_out, environ=environ)
 
 
 @pytest.mark.timeout(300)

@@ -8,9 +8,6 @@ checkpointer from a fixture, once. ``LEFT_OUT`` has those that are not run, with
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,7 +15,7 @@ import pytest
 
 from agent_programs import environment
 from seekpoint.schemas import Settings
-from suite_sources import unpack_suite
+from suite_sources import passed_in_suite, unpack_suite
 
 HERE = Path(__file__).parent
 SUITE = "langgraph-1.2.24"
@@ -42,20 +39,13 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _passed(sources: Path, mode: str, files: list[str], **more: str) -> int:
-    """Run the tests in ``files``; how many have passed. A test that fails, and an error, fail this one."""
-    plugins = [str(HERE), *map(str, (Path(sys.prefix) / "suites").glob("*.whl"))]
-    assert len(plugins) > 1, "scripts/test fetches them: see tests/adapters/wheels.txt"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "suite_savers", "-p", "no:cacheprovider", "-q", "--tb=short",
-         "-o", "addopts=", "-W", "ignore", *(f"--deselect=tests/test_{one}" for one in LEFT_OUT),
-         *(f"tests/test_{file}.py" for file in files)],
-        cwd=sources, capture_output=True, text=True, timeout=1_500, check=False,
-        env={**os.environ, **more, "SUITE_MODE": mode, "PYTHONPATH": os.pathsep.join(plugins)},
+    plugins = sorted((Path(sys.prefix) / "suites").glob("*.whl"))
+    assert plugins, "scripts/test fetches them: see tests/adapters/wheels.txt"
+    return passed_in_suite(
+        sources, "suite_savers", [f"test_{file}.py" for file in files], mode, path=[HERE, *plugins],
+        left_out=[f"test_{one}" for one in LEFT_OUT], options=["-o", "addopts=", "-W", "ignore"],
+        timeout_s=1_500, environ=more,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    found = re.search(r"(\d+) passed", done.stdout)
-    assert found is not None, done.stdout
-    return int(found[1])
 
 
 @pytest.mark.timeout(300)

@@ -7,17 +7,13 @@ with their own settings. ``suite_deselected.txt`` has what is left out, with the
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from agent_programs import environment
 from seekpoint.schemas import Settings
-from suite_sources import unpack_suite
+from suite_sources import deselected, passed_in_suite, unpack_suite
 
 HERE = Path(__file__).parent
 SUITE = "promptise-1.10.1"
@@ -38,24 +34,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack_suite(SUITE, tmp_path_factory.mktemp("promptise"))
 
 
-def _deselected() -> list[str]:
-    lines = (HERE / "suite_deselected.txt").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
 def _passed(sources: Path, mode: str, files: list[str], **more: str) -> int:
-    """Run the tests in ``files``; how many have passed. A test that fails, and an error, fail this one."""
-    left_out = [word for name in _deselected() for word in ("--deselect", f"tests/{name}")]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "suite_journals", "-p", "no:cacheprovider", "-q", "--tb=short",
-         *left_out, *(f"tests/{file}" for file in files)],
-        cwd=sources, capture_output=True, text=True, timeout=600, check=False,
-        env={**os.environ, **more, "SUITE_MODE": mode, "PYTHONPATH": str(HERE)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    found = re.search(r"(\d+) passed", done.stdout)
-    assert found is not None, done.stdout
-    return int(found[1])
+    left_out = deselected(HERE / "suite_deselected.txt")
+    return passed_in_suite(sources, "suite_journals", files, mode, path=[HERE], left_out=left_out, environ=more)
 
 
 @pytest.mark.timeout(300)
