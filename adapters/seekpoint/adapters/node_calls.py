@@ -47,7 +47,7 @@ class NodeCalls:
             work.close()
             raise Refused(
                 "a blocking call in the node's own event loop would wait for itself",
-                hint="use the graph's async calls (ainvoke, astream, aget_state), or give the adapter a SyncNode",
+                hint="use the async calls there, or give the adapter a SyncNode",
             )  # fmt: skip
         future = self._begun(work)
         try:

@@ -13,7 +13,7 @@ from binascii import a2b_base64, b2a_base64
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from seekpoint import Appended, Node, SharedProcess, State
 from seekpoint.adapters.langgraph.history_reads import extended
@@ -31,6 +31,7 @@ from seekpoint.adapters.langgraph.large_values import (
 from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredValue, StoredWrite
 from seekpoint.adapters.langgraph.thread_content import Change, ThreadContent, fits_one_entry
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
+from seekpoint.adapters.write_queue import Asked, WriteQueue
 from seekpoint.errors import AppendConflict
 
 __all__ = ["OutdatedError", "ThreadLog"]
@@ -46,9 +47,19 @@ class OutdatedError(Exception):
     """The removal was chosen by an older history than the thread has now: choose again."""
 
 
-class _Asked(NamedTuple):
-    op: Op
-    done: asyncio.Future[None]
+async def _next_batch(queue: deque[Asked[Op]]) -> list[Asked[Op]]:
+    for _ in range(_TICKS):
+        await asyncio.sleep(0)
+        if len(queue) > 1 and isinstance(queue[-1].item, Put):
+            break  # the checkpoint of a superstep comes after its writes
+    batch = [queue.popleft()]
+    width = width_of(batch[0].item)
+    while queue and fits_one_entry([asked.item for asked in batch], queue[0].item):
+        width += width_of(queue[0].item)
+        if width > ENTRY_WIDTH_MAX:
+            break
+        batch.append(queue.popleft())
+    return batch
 
 
 class ThreadLog:
@@ -63,13 +74,12 @@ class ThreadLog:
         """The newest content that this node knows; None if it has to be read."""
         self._history: ThreadHistory | None = None
         self._reading = asyncio.Lock()
-        self._queue: deque[_Asked] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._queue = WriteQueue(f"seekpoint-{process_id}", _next_batch, self._append, self._forget)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
-        return (self._task is None or self._task.done()) and not self._reading.locked()
+        return self._queue.is_idle and not self._reading.locked()
 
     @property
     def history_width(self) -> int:
@@ -133,48 +143,14 @@ class ThreadLog:
 
     async def write(self, op: Op) -> None:
         """Have ``op`` written; return once it is applied. A ``Forget`` by an old history raises ``OutdatedError``."""
-        asked = _Asked(op, asyncio.get_running_loop().create_future())
-        self._queue.append(asked)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._work(), name=f"seekpoint-{self.process_id}")
-        await asked.done
+        await self._queue.put(op)
 
-    async def _work(self) -> None:
-        batch: list[_Asked] = []
-        try:
-            while self._queue:
-                for _ in range(_TICKS):
-                    await asyncio.sleep(0)
-                    if len(self._queue) > 1 and isinstance(self._queue[-1].op, Put):
-                        break  # the checkpoint of a superstep comes after its writes
-                batch = self._next_batch()
-                try:
-                    await self._append(batch)
-                except Exception as exc:  # each caller gets it
-                    self._content = None
-                    _settle(batch, exc)
-                else:
-                    _settle(batch, None)
-        except BaseException:
-            for asked in (*batch, *self._queue):
-                asked.done.cancel()
-            self._queue.clear()
-            self._content = None
-            raise
+    def _forget(self) -> None:
+        self._content = None
 
-    def _next_batch(self) -> list[_Asked]:
-        batch, width = [self._queue.popleft()], 0
-        width = width_of(batch[0].op)
-        while self._queue and fits_one_entry([asked.op for asked in batch], self._queue[0].op):
-            width += width_of(self._queue[0].op)
-            if width > ENTRY_WIDTH_MAX:
-                break
-            batch.append(self._queue.popleft())
-        return batch
-
-    async def _append(self, batch: list[_Asked]) -> None:
+    async def _append(self, batch: list[Asked[Op]]) -> None:
         process = await self._opened()
-        asked_ops = [asked.op for asked in batch]
+        asked_ops = [asked.item for asked in batch]
         attached: set[str] = set()
         content, ops = self._content, asked_ops
         while True:
@@ -233,13 +209,3 @@ class ThreadLog:
         process = self._process
         assert process is not None
         return await process.change(set=change.values, delete=change.deleted, expected_seq=seq)
-
-
-def _settle(batch: list[_Asked], error: Exception | None) -> None:
-    for asked in batch:
-        if asked.done.done():
-            continue
-        if error is None:
-            asked.done.set_result(None)
-        else:
-            asked.done.set_exception(error)

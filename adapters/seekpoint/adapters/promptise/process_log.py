@@ -9,14 +9,14 @@ again.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import deque
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from seekpoint import Node, Ref, SharedProcess, State, Tier
 from seekpoint.adapters.promptise.stored_entries import JournalContent, NewEntry, Recovered
+from seekpoint.adapters.write_queue import Asked, WriteQueue
 from seekpoint.errors import AppendConflict, LimitExceeded, UnserializableValue
 
 __all__ = ["ProcessLog"]
@@ -30,9 +30,15 @@ _KEPT_BYTES_MAX, _KEPT_MAX = 134_217_728, 512
 _MEDIA_TYPE = "application/json"
 
 
-class _Asked(NamedTuple):
-    entry: NewEntry
-    done: asyncio.Future[None]
+async def _next_batch(queue: deque[Asked[NewEntry]]) -> list[Asked[NewEntry]]:
+    batch = [queue.popleft()]
+    width = batch[0].item.width
+    while queue and len(batch) < _TOGETHER_MAX:
+        width += queue[0].item.width
+        if width > _TOGETHER_WIDTH:
+            break
+        batch.append(queue.popleft())
+    return batch
 
 
 class ProcessLog:
@@ -45,13 +51,12 @@ class ProcessLog:
         self._process: SharedProcess | None = None
         self._content: JournalContent | None = None
         """The newest content that this node knows; None if it has to be looked up."""
-        self._queue: deque[_Asked] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._queue = WriteQueue(f"seekpoint-{process_id}", _next_batch, self._write, self._forget)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
-        return self._task is None or self._task.done()
+        return self._queue.is_idle
 
     # --- reading
     async def state(self, tier: Tier | None = None) -> State:
@@ -75,51 +80,30 @@ class ProcessLog:
     # --- writing
     async def append(self, entry: NewEntry) -> None:
         """Have an entry written; return once it is applied. A caller that is cancelled leaves it to be written."""
-        asked = _Asked(entry, asyncio.get_running_loop().create_future())
-        self._queue.append(asked)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._work(), name=f"seekpoint-{self.process_id}")
-        await asked.done
+        await self._queue.put(entry)
 
-    async def _work(self) -> None:
-        batch: list[_Asked] = []
+    async def _write(self, batch: list[Asked[NewEntry]]) -> None:
         try:
-            while self._queue:
-                batch = self._next_batch()
-                await self._write(batch)
-        except BaseException:
-            for asked in (*batch, *self._queue):
-                asked.done.cancel()
-            self._queue.clear()
-            self._content = None
-            raise
-
-    def _next_batch(self) -> list[_Asked]:
-        batch = [self._queue.popleft()]
-        width = batch[0].entry.width
-        while self._queue and len(batch) < _TOGETHER_MAX:
-            width += self._queue[0].entry.width
-            if width > _TOGETHER_WIDTH:
-                break
-            batch.append(self._queue.popleft())
-        return batch
-
-    async def _write(self, batch: list[_Asked]) -> None:
-        try:
-            await self._append([asked.entry for asked in batch])
+            await self._append([asked.item for asked in batch])
         except (LimitExceeded, UnserializableValue) as exc:  # nothing was written
-            if len(batch) > 1:
-                for asked in batch:
-                    await self._write([asked])
+            if len(batch) == 1:
+                await self._append_attached(batch[0].item, exc)
                 return
-            await self._write_large(batch[0], exc)
-        except Exception as exc:  # each caller gets it
-            self._content = None
             for asked in batch:
-                _settle(asked, exc)
+                await self._write_alone(asked)
+
+    async def _write_alone(self, asked: Asked[NewEntry]) -> None:
+        """Write one entry of several that were refused together; its caller alone gets its error."""
+        try:
+            await self._write([asked])
+        except Exception as exc:
+            self._forget()
+            asked.settle(exc)
         else:
-            for asked in batch:
-                _settle(asked, None)
+            asked.settle()
+
+    def _forget(self) -> None:
+        self._content = None
 
     async def _append(self, entries: list[NewEntry]) -> None:
         process = await self._opened()
@@ -143,15 +127,6 @@ class ProcessLog:
         return self._process
 
     # --- what is too large for an entry or for the state
-    async def _write_large(self, asked: _Asked, refused: Exception) -> None:
-        try:
-            await self._append_attached(asked.entry, refused)
-        except Exception as exc:  # the caller gets it
-            self._content = None
-            _settle(asked, exc)
-        else:
-            _settle(asked, None)
-
     async def _append_attached(self, entry: NewEntry, refused: Exception) -> None:
         large = _large_part(entry)
         if large is None or not isinstance(refused, LimitExceeded):
@@ -209,12 +184,3 @@ def _with_ref(entry: NewEntry, ref: Ref) -> NewEntry:
     name = entry.large_field
     is_whole = name is None or not isinstance(entry.data, dict) or name not in entry.data
     return entry._replace(data=ref if is_whole else {**entry.data, name: ref})
-
-
-def _settle(asked: _Asked, error: Exception | None) -> None:
-    if asked.done.done():  # its caller was cancelled
-        return
-    if error is None:
-        asked.done.set_result(None)
-    else:
-        asked.done.set_exception(error)
