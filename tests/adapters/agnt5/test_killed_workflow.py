@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from agent_programs import environment
-from agnt5_kills import KilledWorkflow, run_with_kills
+from agnt5_kills import run_with_kills
+from killed_programs import KilledRun
 from seekpoint import Node, Settings
 
 
-def _check(run: KilledWorkflow, kills: int) -> None:
+def _check(run: KilledRun, kills: int) -> None:
     """No call is made twice but the one in flight at a kill, and no payment."""
     print(run)
     assert run.wrong == []
@@ -21,7 +22,7 @@ def _check(run: KilledWorkflow, kills: int) -> None:
     assert run.repeated["pay"] == 0
 
 
-def _in_a_file(tmp_path: Path, kills: int, turns: int, seed: int) -> KilledWorkflow:
+def _in_a_file(tmp_path: Path, kills: int, turns: int, seed: int) -> KilledRun:
     path = tmp_path / "journal.db"
     run = run_with_kills(
         str(path), tmp_path, os.environ, lambda: Node.local(path), kills=kills, turns=turns, seed=seed

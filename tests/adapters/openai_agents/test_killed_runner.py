@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from agent_programs import environment
-from runner_kills import KilledRunner, run_with_kills
+from killed_programs import KilledRun
+from runner_kills import run_with_kills
 from seekpoint import Settings, SyncNode
 
 
-def _check(run: KilledRunner, kills: int, first_call_max_s: float = 1.0) -> None:
+def _check(run: KilledRun, kills: int, first_call_max_s: float = 1.0) -> None:
     """No call is made twice but those in flight at a kill, no payment twice; the next call comes soon."""
     print(run)
     assert run.wrong == []
@@ -22,7 +23,7 @@ def _check(run: KilledRunner, kills: int, first_call_max_s: float = 1.0) -> None
     assert max(run.first_calls_s) <= first_call_max_s
 
 
-def _in_a_file(tmp_path: Path, kills: int, turns: int, seed: int) -> KilledRunner:
+def _in_a_file(tmp_path: Path, kills: int, turns: int, seed: int) -> KilledRun:
     path = tmp_path / "journal.db"
     return run_with_kills(
         str(path), tmp_path, os.environ, lambda: SyncNode.local(path), kills=kills, turns=turns, seed=seed

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from agent_programs import environment
-from runner_kills import KilledRunner, run_with_kills
+from killed_programs import KilledRun
+from runner_kills import run_with_kills
 from seekpoint import Node, Settings, SyncNode
 from seekpoint.adapters.pydantic_ai import SeekpointConversationStore
 
 
-def _check(run: KilledRunner, kills: int, node: Callable[[], Node], turns: int) -> None:
+def _check(run: KilledRun, kills: int, node: Callable[[], Node], turns: int) -> None:
     """No call is made twice but those in flight at a kill, no payment twice; the next call comes within a second.
 
     The conversation was saved once, and whole.
