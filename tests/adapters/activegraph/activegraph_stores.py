@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -25,15 +22,14 @@ from activegraph.store.base import RunRecord
 from activegraph.store.sqlite import SQLiteEventStore
 
 import activegraph_models
-from seekpoint import MemoryLog, SyncNode
 from seekpoint.adapters.activegraph import SeekpointEventStore, SeekpointRuns
 from seekpoint.adapters.activegraph.runs import JournalPath
+from suite_nodes import SuiteNodes
 
 MODE = os.environ.get("SUITE_MODE", "")
 
-_of_test, _of_run = ExitStack(), ExitStack()
+_nodes = SuiteNodes(MODE)
 _by_path: dict[str, Iterator[SeekpointRuns]] = {}
-_kafka: list[SyncNode] = []
 
 
 class FilePath(JournalPath):
@@ -47,27 +43,14 @@ def path_of(file: str) -> JournalPath:
     if file not in _by_path:
         prefix, window = uuid4().hex, 1_000 if MODE == "pipelined" else 0
         _by_path[file] = cycle(
-            [_of_test.enter_context(SeekpointRuns(node, prefix=prefix, unacknowledged_max=window)) for node in _nodes()]
+            [
+                _nodes.of_test.enter_context(SeekpointRuns(node, prefix=prefix, unacknowledged_max=window))
+                for node in _nodes.new()
+            ]
         )
     path = FilePath(file)
     path.runs = next(_by_path[file])
     return path
-
-
-def _nodes() -> list[SyncNode]:
-    if MODE == "kafka":
-        if not _kafka:
-            _kafka.extend(_of_run.enter_context(SyncNode.connect(node_id=f"n{number}")) for number in range(2))
-        return _kafka
-    if MODE == "files":
-        folder = _of_test.enter_context(tempfile.TemporaryDirectory())
-        nodes = [SyncNode.local(Path(folder) / "journal.db")]
-    elif MODE == "two-nodes":
-        log = MemoryLog()
-        nodes = [SyncNode.in_memory(log, node_id=f"n{number}") for number in range(2)]
-    else:
-        nodes = [SyncNode.in_memory()]
-    return [_of_test.enter_context(node) for node in nodes]
 
 
 class SwappedStore(SeekpointEventStore):
@@ -109,9 +92,9 @@ def _begins_empty() -> Iterator[None]:
     yield
     activegraph.clear_registry()
     _by_path.clear()
-    _of_test.close()
+    _nodes.of_test.close()
 
 
 def pytest_sessionfinish() -> None:
     """Close the nodes on Kafka."""
-    _of_run.close()
+    _nodes.close()

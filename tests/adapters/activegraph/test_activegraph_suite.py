@@ -37,9 +37,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _passed(sources: Path, mode: str, files: list[str], *more: str, **environ: str) -> int:
-    path = [HERE, HERE.parents[1] / "support/adapters"]
     left_out = [*more, *deselected(HERE / "suite_deselected.txt")]
-    return passed_in_suite(sources, "activegraph_stores", files, mode, path=path, left_out=left_out, environ=environ)
+    return passed_in_suite(sources, "activegraph_stores", files, mode, path=[HERE], left_out=left_out, environ=environ)
 
 
 @pytest.mark.timeout(300)

@@ -7,9 +7,7 @@ log, which take turns at each call), ``kafka`` (a journal by the settings of the
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -23,49 +21,31 @@ import pytest
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 
-from seekpoint import MemoryLog, SyncNode
+from seekpoint import SyncNode
 from seekpoint.adapters.openai_agents import SeekpointSession
+from suite_nodes import SuiteNodes
 
-MODE = os.environ.get("SUITE_MODE", "memory")
-
-_of_test, _of_run = ExitStack(), ExitStack()
+_nodes = SuiteNodes(os.environ.get("SUITE_MODE", "memory"))
 _by_path: dict[str, tuple[list[SyncNode], str]] = {}
-_kafka: list[SyncNode] = []
 
 
 def _database(path: str) -> tuple[list[SyncNode], str]:
     """The nodes, and the prefix of ids, of what a test calls a database; one in memory belongs to one session."""
     if path not in _by_path or path == ":memory:":
-        _by_path[path] = _nodes(), f"{uuid4().hex}/"
+        _by_path[path] = _nodes.new(), f"{uuid4().hex}/"
     return _by_path[path]
-
-
-def _nodes() -> list[SyncNode]:
-    if MODE == "kafka":
-        if not _kafka:
-            _kafka.extend(_of_run.enter_context(SyncNode.connect(node_id=f"n{number}")) for number in range(2))
-        return _kafka
-    if MODE == "memory":
-        nodes = [SyncNode.in_memory()]
-    elif MODE == "files":
-        folder = _of_test.enter_context(tempfile.TemporaryDirectory())
-        nodes = [SyncNode.local(Path(folder) / "journal.db")]
-    else:
-        log = MemoryLog()
-        nodes = [SyncNode.in_memory(log, node_id=f"n{number}") for number in range(2)]
-    return [_of_test.enter_context(node) for node in nodes]
 
 
 @pytest.fixture(autouse=True)
 def _ends_its_nodes() -> Iterator[None]:
     yield
     _by_path.clear()
-    _of_test.close()
+    _nodes.of_test.close()
 
 
 def pytest_sessionfinish() -> None:
     """Close the nodes on Kafka."""
-    _of_run.close()
+    _nodes.close()
 
 
 class SwappedSession(SeekpointSession):
@@ -104,5 +84,6 @@ class SwappedSession(SeekpointSession):
         return await self._next()._get_compaction_snapshot(limit, **how) if type(self) is SwappedSession else None
 
 
-for module in (agents, agents.memory, agents.memory.sqlite_session):
-    module.SQLiteSession = SwappedSession  # type: ignore[attr-defined]
+if "SUITE_MODE" in os.environ:  # else pytest imports this to find examples
+    for module in (agents, agents.memory, agents.memory.sqlite_session):
+        module.SQLiteSession = SwappedSession  # type: ignore[attr-defined]

@@ -8,12 +8,9 @@ of one folder have the same entries.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import datetime
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -24,42 +21,24 @@ import promptise.runtime.journal.memory
 import pytest
 from promptise.runtime.journal import JournalEntry
 
-from seekpoint import MemoryLog, SyncNode
+from seekpoint import SyncNode
 from seekpoint.adapters.promptise import SeekpointJournal
+from suite_nodes import SuiteNodes
 
-MODE = os.environ.get("SUITE_MODE", "memory")
-
-_of_test, _of_run = ExitStack(), ExitStack()
+_nodes = SuiteNodes(os.environ.get("SUITE_MODE", "memory"))
 _by_folder: dict[str, tuple[list[SyncNode], str]] = {}
-_kafka: list[SyncNode] = []
-
-
-def _nodes() -> list[SyncNode]:
-    if MODE == "kafka":
-        if not _kafka:
-            _kafka.extend(_of_run.enter_context(SyncNode.connect(node_id=f"n{number}")) for number in range(2))
-        return _kafka
-    if MODE == "memory":
-        nodes = [SyncNode.in_memory()]
-    elif MODE == "files":
-        folder = _of_test.enter_context(tempfile.TemporaryDirectory())
-        nodes = [SyncNode.local(Path(folder) / "journal.db")]
-    else:
-        log = MemoryLog()
-        nodes = [SyncNode.in_memory(log, node_id=f"n{number}") for number in range(2)]
-    return [_of_test.enter_context(node) for node in nodes]
 
 
 @pytest.fixture(autouse=True)
 def _ends_its_nodes() -> Iterator[None]:
     yield
     _by_folder.clear()
-    _of_test.close()
+    _nodes.of_test.close()
 
 
 def pytest_sessionfinish() -> None:
     """Close the nodes on Kafka."""
-    _of_run.close()
+    _nodes.close()
 
 
 class _SwappedJournal:
@@ -67,7 +46,7 @@ class _SwappedJournal:
 
     def __init__(self, folder: str) -> None:
         if folder not in _by_folder:
-            _by_folder[folder] = _nodes(), uuid4().hex
+            _by_folder[folder] = _nodes.new(), uuid4().hex
         nodes, prefix = _by_folder[folder]
         self._turns = cycle([SeekpointJournal(node, prefix=prefix) for node in nodes])
 

@@ -8,36 +8,23 @@ payment too, at most once. Prints ``done``, or ``unknown KEY`` where nobody know
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-import time
-from functools import cache
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
+from call_ledger import Ledger
 from scripted_llms import ScriptedLlm, call, said
 from seekpoint import Effect, Node, Process, agent
 from seekpoint.adapters.adk import DurableRunner
 from seekpoint.errors import EffectUnknown
 
-JOURNAL, LEDGER = [*sys.argv, "", ""][1:3]
+JOURNAL = [*sys.argv, ""][1]
 TURNS = int(sys.argv[3]) if __name__ == "__main__" else 0
 PROCESS = "case-1"
-BEGAN = time.monotonic()
-
-
-@cache
-def ledger() -> int:
-    """Open the ledger at its first line."""
-    return os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-
-def note(made: str) -> None:
-    """Write a line that outlives this program."""
-    os.write(ledger(), f"{os.getpid()} {made} {time.monotonic() - BEGAN:.4f}\n".encode())
+note = Ledger().note
 
 
 def turn_of(number: int) -> int:

@@ -9,35 +9,23 @@ a tool that may be called again; in every third turn also a payment, which may n
 import asyncio
 import os
 import sys
-import time
-from functools import cache
 from typing import Any
 
 from agnt5 import Agent, WorkflowContext, tool, workflow
 from agnt5.activation import ActivationKind, ActivationRecoveryPolicy
 from agnt5.exceptions import ActivationError, ActivationErrorCode
 
+from call_ledger import Ledger
 from scripted_chat_server import scripted_chat, tool_call
 from seekpoint import Node
 from seekpoint.adapters.agnt5 import DurableWorkflows
 
-JOURNAL, LEDGER = [*sys.argv, "", ""][1:3]
+JOURNAL = [*sys.argv, ""][1]
 TURNS = int(sys.argv[3]) if __name__ == "__main__" else 0
 RUN = "case-1"
 PROJECT = "shop"
 POLICIES = {ActivationKind.MODEL: ActivationRecoveryPolicy.IDEMPOTENT_RETRY}
-BEGAN = time.monotonic()
-
-
-@cache
-def ledger() -> int:
-    """Open the ledger at its first line."""
-    return os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-
-def note(call: str) -> None:
-    """Write a line that outlives this program."""
-    os.write(ledger(), f"{os.getpid()} {call} {time.monotonic() - BEGAN:.4f}\n".encode())
+note = Ledger().note
 
 
 def outputs_before(turn: int) -> int:

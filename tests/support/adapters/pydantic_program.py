@@ -8,35 +8,22 @@ conversation. Prints ``done``, or ``unknown KEY`` where nobody knows whether a p
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-import time
-from functools import cache
 from typing import Any
 
 from pydantic_ai import Agent, UsageLimits
 from pydantic_ai.conversation import Conversation
 
+from call_ledger import Ledger
 from scripted_pydantic_agents import called, said, scripted
 from seekpoint import Effect, Node, Process, agent
 from seekpoint.adapters.pydantic_ai import SeekpointConversationStore, SeekpointDurability, durable
 from seekpoint.errors import EffectUnknown
 
-JOURNAL, LEDGER = [*sys.argv, "", ""][1:3]
+JOURNAL = [*sys.argv, ""][1]
 TURNS = int(sys.argv[3]) if __name__ == "__main__" else 0
 PROCESS = "case-1"
-BEGAN = time.monotonic()
-
-
-@cache
-def ledger() -> int:
-    """Open the ledger at its first line."""
-    return os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-
-def note(call: str) -> None:
-    """Write a line that outlives this program."""
-    os.write(ledger(), f"{os.getpid()} {call} {time.monotonic() - BEGAN:.4f}\n".encode())
+note = Ledger().note
 
 
 def turn_of(outputs: int) -> int:

@@ -8,35 +8,22 @@ payment too, at most once. Prints ``done``, or ``unknown KEY`` where nobody know
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-import time
-from functools import cache
 
 from agents import Agent, function_tool
 from agents.items import TResponseOutputItem
 from agents.testing import assistant_message, function_call
 
+from call_ledger import Ledger
 from scripted_agents import RepeatableModel
 from seekpoint import Effect, Node, Process, agent
 from seekpoint.adapters.openai_agents import DurableRunner
 from seekpoint.errors import EffectUnknown
 
-JOURNAL, LEDGER = [*sys.argv, "", ""][1:3]
+JOURNAL = [*sys.argv, ""][1]
 TURNS = int(sys.argv[3]) if __name__ == "__main__" else 0
 PROCESS = "case-1"
-BEGAN = time.monotonic()
-
-
-@cache
-def ledger() -> int:
-    """Open the ledger at its first line."""
-    return os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-
-def note(call: str) -> None:
-    """Write a line that outlives this program."""
-    os.write(ledger(), f"{os.getpid()} {call} {time.monotonic() - BEGAN:.4f}\n".encode())
+note = Ledger().note
 
 
 def outputs_before(turn: int) -> int:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 __all__ = ["deselected", "passed_in_suite", "unpack_suite"]
 
+FOLDER = Path(__file__).parent
+
 
 def unpack_suite(name: str, folder: Path) -> Path:
     """Unpack the archive ``name`` (``NAME-VERSION``), fetched by scripts/test, into ``folder``; return its own."""
@@ -50,7 +52,7 @@ def passed_in_suite(
         [sys.executable, "-m", "pytest", "-p", plugin, "-p", "no:cacheprovider", "-q", "--tb=short", *options,
          *words, *(f"tests/{file}" for file in files)],
         cwd=sources, capture_output=True, text=True, timeout=timeout_s, check=False,
-        env={**os.environ, **environ, "SUITE_MODE": mode, "PYTHONPATH": os.pathsep.join(map(str, path))},
+        env={**os.environ, **environ, "SUITE_MODE": mode, "PYTHONPATH": os.pathsep.join(map(str, [*path, FOLDER]))},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     found = re.search(r"(\d+) passed", done.stdout)
