@@ -118,17 +118,23 @@ def fold_batch(
                 one.call_keys.add(body.call)
             if kind in _URGENT and asks_for_checkpoint(body, one.draft, after_invocation):
                 one.is_urgent = True
-        elif verdict is Verdict.DELIVERED:
-            one.mail = True
-            if type(body) is b.EffectRevoked:
-                one.call_keys.add(body.key)
-        elif verdict is Verdict.STALE and type(body) is b.EffectSettled:
-            one.mail = True  # the outcome that a former owner knows of an effect in doubt
-        elif verdict is Verdict.REFUSED and type(body) is b.SharedSet:
-            one.mail = True  # the mailbox remembers the id, so the entry stays refused
         elif verdict is Verdict.FORGED:
             poison.append((record, UndecodableRecord(verdict.value, process_id=key.decode())))
+        else:
+            _note_unapplied(one, verdict, body)
     return touched, poison
+
+
+def _note_unapplied(one: Touched, verdict: Verdict, body: b.Body) -> None:
+    """Note what an entry touches that was delivered or refused, but not applied."""
+    if verdict is Verdict.DELIVERED:
+        one.mail = True
+        if type(body) is b.EffectRevoked:
+            one.call_keys.add(body.key)
+    elif verdict is Verdict.STALE and type(body) is b.EffectSettled:
+        one.mail = True  # the outcome that a former owner knows of an effect in doubt
+    elif verdict is Verdict.REFUSED and type(body) is b.SharedSet:
+        one.mail = True  # the mailbox remembers the id, so the entry stays refused
 
 
 def _refusal(record: Record, codec: Codec, partitions: int) -> UndecodableRecord:
