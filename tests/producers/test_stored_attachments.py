@@ -197,6 +197,22 @@ async def test_a_deletion_that_could_not_erase_is_made_again(
     assert blobs.blobs == {}
 
 
+async def test_a_deletion_asks_the_store_before_it_writes(log: MemoryLog, tmp_path: Path) -> None:
+    """Whether a folder that is not there is a new store, or one that is not mounted, nobody can know."""
+    node = await node_on(log, FolderBlobs(tmp_path / "blobs"), "new")
+    async with node.open("p", shared=True) as thread:
+        await thread.record("one")
+        assert await node.delete("unknown") is None
+        with pytest.raises(BlobStoreUnavailable, match="deleted nothing: the folder of the blob store is not there"):
+            await node.delete("p")
+        assert (await thread.read()).seq == 1
+        (tmp_path / "blobs").mkdir()
+        done = await node.delete("p")
+    assert done is not None
+    assert done.seq == 2
+    await node.close()
+
+
 async def test_a_deletion_erases_the_process_that_it_deletes_whichever_was_read_before(
     node: Node, other: Node, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from seekpoint.consumers.blobs.blob_store import BlobStore
+    from seekpoint.consumers.blobs.process_blobs import BlobFolder
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.consumers.recovery.recovery import Recovery
     from seekpoint.consumers.recovery.recovery_report import Recovered
@@ -230,11 +231,21 @@ class NodeRuntime:
         """Return the bytes of an attachment, of ``process_id`` if that is a copy of the process that ``ref`` names."""
         return await read_attached(self, ref, process_id, state)
 
+    async def blob_folders(self, process_id: str) -> list[BlobFolder]:
+        """Return the folders that the blob store has of a process; none without a blob store."""
+        if (blobs := self.blobs) is None:
+            return []
+        from seekpoint.consumers.blobs.process_blobs import folders_of  # which most nodes never load
+
+        topic_id = self.reader.topic_id
+        found: list[BlobFolder] = await self.in_thread(lambda: folders_of(blobs, process_id, topic_id))
+        return found
+
     async def erase_deleted(self, process_id: str, deleted_seq: int) -> int:
         """Erase from the blob store what a process held before a deletion; return how many attachments that were."""
         if (blobs := self.blobs) is None or not deleted_seq:
             return 0
-        from seekpoint.consumers.blobs.process_blobs import erase_deleted  # which most nodes never load
+        from seekpoint.consumers.blobs.process_blobs import erase_deleted  # as above
 
         topic_id = self.reader.topic_id
         erased: int = await self.in_thread(lambda: erase_deleted(blobs, process_id, topic_id, deleted_seq))

@@ -69,8 +69,9 @@ class AppendCalls:
         From then on each read of any node finds no such process: ``UnknownProcess``. Whoever writes to the id next
         begins a new process, whose entries have the next seqs. View and checkpoints drop the content as soon as a
         projector has read the entry. The log has the old entries until ``seekpoint trim`` deletes them. Bytes of
-        attachments in this node's blob store are deleted before the call returns; after ``BlobStoreUnavailable`` the
-        same call again deletes the rest.
+        attachments in this node's blob store are deleted before the call returns. A store that does not answer raises
+        ``BlobStoreUnavailable`` before the entry is written. If it stops answering behind that, the same error says
+        that the process is deleted, and the same call again deletes the rest.
 
         It writes one entry, as ``append`` does, with the same options and errors; ``reason`` goes into it. Only a
         process that holds content alone is deleted. ``Refused`` where an agent runs as it, ``IllegalTransition`` where
@@ -87,6 +88,7 @@ class AppendCalls:
                 raise append_conflict(process_id, expected_seq, state)
             await self._erase_blobs(process_id, state.deleted_seq)
             return None
+        await self._check_blobs(process_id)
         text = None if reason is None else self._runtime.settings.scrub(reason)
         done = await self.append(
             process_id, Deleted(text), expected_seq=expected_seq, entry_id=entry_id, actor=actor,
@@ -94,6 +96,17 @@ class AppendCalls:
         )  # fmt: skip
         await self._erase_blobs(process_id, done.seq)
         return done
+
+    async def _check_blobs(self, process_id: str) -> None:
+        """Raise ``BlobStoreUnavailable`` if this node's blob store could not erase what the process has there."""
+        from seekpoint.schemas.errors import BlobStoreUnavailable
+
+        try:
+            await self._runtime.blob_folders(process_id)
+        except BlobStoreUnavailable as exc:
+            raise BlobStoreUnavailable(
+                f"the call deleted nothing: {exc.message}", process_id=process_id, store=exc.store, hint=exc.hint
+            ) from exc
 
     async def _erase_blobs(self, process_id: str, deleted_seq: int) -> None:
         """Erase from this node's blob store what the process held before the deletion ``deleted_seq``."""
