@@ -122,6 +122,31 @@ def test_examples_import_public_names_only(block: Block) -> None:
             assert {alias.name for alias in node.names} <= set(public), f"{block.name}: {node.module}"
 
 
+@pytest.mark.cluster
+def test_a_copy_on_kafka_continues_the_run_of_a_file(settings: Settings, tmp_path: Path) -> None:
+    """The copy commands of the start page, with a run that was killed: it goes on from the journal on Kafka."""
+    [agent] = [block for block in blocks(START, "python") if "async def greetings" in block.text]
+    [lines] = [block for block in blocks(START, "console") if "seekpoint copy" in block.text]
+    (tmp_path / "greetings.py").write_text(agent.text.replace("seconds=30", "seconds=3"))
+    commands = [line.removeprefix("$ ") for line in lines.text.splitlines()]
+    assert [command.count(" runs") for command in commands] == [1, 1, 1]
+    begin = "seekpoint run visit-1 --agent greetings:greetings --input '\"Ada\"' --journal-url sqlite:///runs.db"
+    killed = [f"{begin} &", "until cat runs.db* 2>/dev/null | grep -q sleep:1; do sleep 0.1; done; kill -9 $!"]
+    copied = [command.replace(" runs", f" {settings.journal}") for command in commands]
+    steps = f"seekpoint steps visit-1 --journal {settings.journal}"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SEEKPOINT_")}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment["SEEKPOINT_BOOTSTRAP_SERVERS"] = settings.bootstrap_servers
+    script = "\n".join(["set -e", *killed, *copied, steps])
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"goodbye Ada"' in done.stdout.splitlines()
+    assert [line.split()[3] for line in done.stdout.splitlines() if line.startswith("hello:1")] == ["1"]
+    assert [line.split()[2] for line in done.stdout.splitlines() if line.startswith("visit-1")] == ["greetings"]
+
+
 def test_no_example_is_left_out() -> None:
     """An example that nobody runs proves nothing: the start page has some of either kind."""
     start = [block for block in PYTHON if block.page == START]

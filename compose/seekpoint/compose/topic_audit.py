@@ -129,7 +129,7 @@ def _replication(found: TopicFacts, configured: int | None) -> list[TopicFinding
     if found.replication >= max(expected, _REPLICATION_SAFE):
         return []
     short = configured is not None and found.replication < configured
-    advice = "fine on a laptop; else run three brokers and add replicas: kafka-reassign-partitions"
+    advice = "enough on one machine; elsewhere run three brokers and add replicas: kafka-reassign-partitions"
     severity: Severity = "error" if short else "warning"
     return [
         _finding(

@@ -38,7 +38,7 @@ class NoViewError(Exception):
 
 def missing_view(partition: int) -> str:
     """Say that a partition has no view yet, and what keeps one."""
-    return f"partition {partition} has no view yet: seekpoint serve projector keeps one"
+    return f"partition {partition} has no view yet (seekpoint serve projector writes it)"
 
 
 def summaries(recoverer: Recoverer, partition: int, on_no_view: Callable[[str], object]) -> Iterator[Summary]:

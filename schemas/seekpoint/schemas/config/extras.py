@@ -13,10 +13,10 @@ def extra_missing(packages: str | None, extra: str, purpose: str, otherwise: str
     """Return the error for packages that ``purpose`` needs, and ``extra`` installs. ``otherwise``: how to do without.
 
     >>> print(extra_missing("faust", "kafka", "a service of recoveries"))
-    a service of recoveries needs packages that are not installed (found=faust); pip install "seekpoint[kafka]"
+    a service of recoveries needs packages that are not installed (missing=faust); pip install "seekpoint[kafka]"
     """
     hint = f'pip install "seekpoint[{extra}]"' + ("" if otherwise is None else f", {otherwise}")
-    return InvalidSetting(f"{purpose} needs packages that are not installed", found=packages, hint=hint)
+    return InvalidSetting(f"{purpose} needs packages that are not installed", missing=packages, hint=hint)
 
 
 def kafka_missing(package: str | None) -> InvalidSetting:

@@ -302,6 +302,7 @@ class InvalidSetting(Refused):
     kinds: str | None = None
     known: str | Sequence[str] | None = None
     max_attempts: int | None = None
+    missing: str | None = None
     model: str | None = None
     on_exceed: str | None = None
     owner_timeout_s: float | None = None

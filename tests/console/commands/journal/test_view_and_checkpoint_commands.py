@@ -89,7 +89,7 @@ def test_ps_without_redis_reads_the_log(kept: Settings, shell: Shell, monkeypatc
         ("none", "the settings name no Redis"),
         (
             (kept.redis_url or "").replace("/0", "/5"),
-            "partition 0 has no view yet: seekpoint serve projector keeps one",
+            "partition 0 has no view yet (seekpoint serve projector writes it)",
         ),
     ):
         monkeypatch.setenv("SEEKPOINT_REDIS_URL", url)

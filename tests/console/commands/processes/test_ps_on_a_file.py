@@ -21,7 +21,7 @@ def test_without_a_view_the_list_says_what_keeps_one(tmp_path: Path, shell: Shel
     settings = file_settings(tmp_path)
     address = f"sqlite:///{settings.sqlite_path}"
     write_entries(settings, a_case())
-    told = "reading from the log: the file has no view yet: a worker keeps one, and so does seekpoint serve projector"
+    told = "reading from the log: the file has no view yet (a worker or seekpoint serve projector writes it)"
     ran = shell("ps", "--json", "--journal-url", address)
     assert (ran.code, ran.err.splitlines()) == (0, [told])
     [found] = ran.json["processes"]

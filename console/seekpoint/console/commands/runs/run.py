@@ -192,4 +192,4 @@ def _progress(process_id: str, state: State) -> str:
     turn = f", turn {state.turn + 1}" if state.turn or state.turn_frame else ""
     waits = [key for key, call in state.calls.items() if call.status in ("started", "pending", "unknown")]
     at = f", at {waits[0]}" if waits else ""
-    return clean(f"{process_id}: {state.lifecycle}{turn}, {counted(len(state.calls), 'call')} remembered{at}")
+    return clean(f"{process_id}: {state.lifecycle}{turn}, {counted(len(state.calls), 'call')} recorded{at}")

@@ -40,7 +40,7 @@ def no_view(target: CommandTarget, partition: int) -> str:
     from seekpoint.consumers.recovery.view_summaries import missing_view
 
     if target.settings.sqlite_path is not None:
-        return "the file has no view yet: a worker keeps one, and so does seekpoint serve projector"
+        return "the file has no view yet (a worker or seekpoint serve projector writes it)"
     return missing_view(partition)
 
 

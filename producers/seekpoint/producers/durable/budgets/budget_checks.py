@@ -64,7 +64,8 @@ async def admit(process: DurableProcess, place: CallPlace, wanted: Mapping[str, 
         amounts = amounts_of(wanted)
         day = process.clock.now_us() // _DAY_US
         for scope, dimension, used, limit in warnings_of(budget, place.key, amounts, day):
-            logger.warning("process %s: %s of %s %s are used (%s)", process.process_id, used, limit, dimension, scope)
+            told = process.process_id, used, limit, dimension, scope
+            logger.warning("process %s has used %s of %s %s (budget of one %s)", *told)
             note = "warned", dimension, _note_scope(scope, day), place.key, plain_text(used), plain_text(limit)
             process.send(b.BudgetNoted(*note))
         excess = excess_of(budget, place.key, amounts, day)
