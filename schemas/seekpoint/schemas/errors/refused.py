@@ -72,7 +72,8 @@ class RecordedValueInvalid(InvalidValue):
 
 
 class LimitExceeded(Refused):
-    """A value, a record or a state exceeds the journal's limits. Nothing was written."""
+    """A value, a record or a state exceeds the journal's limits. It was not written. ``key`` names the call that was
+    executed, and whose result is too large."""
 
     hint = "make it smaller, or keep the value elsewhere and journal a reference to it"
     bytes: int | None = None

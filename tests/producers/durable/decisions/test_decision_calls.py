@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from seekpoint.producers.durable.decisions.decision_runs import tool_calls_in
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import ReplayDivergence
+from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
 from seekpoint.schemas.log.memory_log import MemoryLog
 
 
@@ -108,6 +109,25 @@ async def test_an_answer_that_was_paid_for_is_kept_whatever_it_looks_like(answer
     assert len(model.asked) == 1
     assert (made.outcome, made.cost_usd, made.tool_calls) == ("succeeded", None, None)
     assert made.usage in (None, "{}")
+
+
+async def test_an_answer_that_fits_no_entry_is_paid_for_and_not_asked_again() -> None:
+    """The error names the call and says that it was made. Usage and cost are recorded, and charged to the budget."""
+    log, model = MemoryLog(), Model({**ANSWER, "text": "x" * 1_100_000})
+    for _ in range(2):
+        async with Node.in_memory(log) as node:
+            node.prices = Prices({"m-1*": {"input": "2", "output": "10"}})
+            async with node.open("p") as process:
+                await process.set_budget({"usd": "1"})
+                with pytest.raises(LimitExceeded, match="plan:1 was executed, but its result is too large") as failed:
+                    await process.decide("plan", model, REQUEST, retry=Retry(attempts=3, backoff_s=0))
+                assert failed.value.facts["key"] == "plan:1"
+                assert process.state.budget is not None
+                assert process.state.budget.spent["usd"] == Decimal("0.00007")
+            (made,) = await bodies(node, "p", b.DecisionMade)
+    assert len(model.asked) == 1
+    assert (made.outcome, made.response, made.cost_usd) == ("failed", "null", "0.00007")
+    assert made.usage == '{"input_tokens":10,"output_tokens":5}'
 
 
 async def test_more_cached_than_read_is_not_less_than_nothing() -> None:

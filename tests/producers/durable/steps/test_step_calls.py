@@ -211,6 +211,20 @@ async def test_arguments_too_large_for_an_entry_are_refused_before_the_body_runs
         assert body.runs == []
 
 
+async def test_a_result_that_does_not_fit_names_its_step_which_is_not_executed_again() -> None:
+    """It fits no entry, or the state has no room for it."""
+    log = MemoryLog(limits=Limits(record_bytes=100_000, state_bytes=150_000))
+    body = Counted("x" * 90_000, "x" * 200_000, "x" * 90_000)
+    for _ in range(2):
+        async with Node.in_memory(log) as node, node.open("p") as process:
+            await process.step("fits", body)
+            for name in ("entry", "state"):
+                with pytest.raises(LimitExceeded, match=f"{name}:1 was executed, but its result") as failed:
+                    await process.step(name, body)
+                assert failed.value.facts["key"] == f"{name}:1"
+    assert len(body.runs) == 3
+
+
 async def test_a_call_from_a_thread_is_refused(node: Node) -> None:
     """A plain function's body has no event loop: the hint says what to do."""
     async with node.open("p") as process:

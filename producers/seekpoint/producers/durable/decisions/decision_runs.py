@@ -41,6 +41,8 @@ class DecisionAttempts(Attempts):
     on_chunk: Callable[[Any], object] | None = None
     live: LiveChunks | None = None
     """Where the chunks go that are read while the decision runs; None if nobody reads them before it ends."""
+    spent: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What the response says of its model and usage: they are recorded also if it is too large to be recorded."""
 
     def _start(self) -> float:
         process, place, work = self.process, self.place, self.work
@@ -109,11 +111,11 @@ class DecisionAttempts(Attempts):
         prices = self.process.session.prices
         cost = None if prices is None else prices.cost(model, usage)
         calls = tool_calls_in(value)
-        await self._end(
-            "succeeded", began, response=text, model=model, tool_calls=None if calls is None else dump(calls),
-            usage=None if usage is None else dump(usage.to_dict()),
-            cost_usd=None if cost is None else format(cost, "f"),
-        )  # fmt: skip
+        self.spent = {
+            "model": model, "usage": None if usage is None else dump(usage.to_dict()),
+            "cost_usd": None if cost is None else format(cost, "f"),
+        }  # fmt: skip
+        await self._record(began, response=text, tool_calls=None if calls is None else dump(calls))
         return result
 
     def _usage_of(self, value: Any, result: Any) -> Usage | None:
@@ -133,7 +135,7 @@ class DecisionAttempts(Attempts):
         now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
         made = b.DecisionMade(
             key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
-            duration_us=max(0, round(duration_s * 1_000_000)), **more,
+            duration_us=max(0, round(duration_s * 1_000_000)), **self.spent, **more,
         )  # fmt: skip
         return (await self.process.append(made)).seq
 

@@ -49,6 +49,10 @@ __all__ = [
 ]
 
 _KEY_PARAMETER = "idempotency_key"
+_HINT_UNRECORDED = (
+    "every later run raises this again and does not repeat the call, retry_failed repeats it: let it return less, or "
+    "attach the value in it and return the reference; a new journal may have larger limits"
+)
 
 
 def as_step_call(call: Callable[..., Any]) -> StepCall:
@@ -222,8 +226,17 @@ class Attempts(msgspec.Struct):
     async def _succeed(self, value: Any, began: float) -> Any:
         """Record the result of the body; return it as each later run gets it."""
         text, result = journaled(value, self.work.kind, self.place.key, self.process, self.work.call)
-        await self._end("succeeded", began, output=text)
+        await self._record(began, output=text)
         return result
+
+    async def _record(self, began: float, **answer: Any) -> None:
+        """Record the answer of the body. Raise ``LimitExceeded`` with the call's key where it does not fit."""
+        try:
+            await self._end("succeeded", began, **answer)
+        except LimitExceeded as exc:
+            key = self.place.key
+            message = f"{key} was executed, but its result is too large to be recorded: {exc.message}"
+            raise LimitExceeded(message, hint=_HINT_UNRECORDED, **{**exc.facts, "key": key}) from exc
 
     async def _resume(self, known: Call) -> None:
         """Continue to count the attempts of a step in doubt; wait what was left of the wait before the next one."""
