@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -92,6 +93,17 @@ async def test_the_calls_of_an_agent_that_is_a_tool_are_recorded(isolated: bool)
     assert await crash_at(call=last, ended=True, when="acknowledged").run(run, "p", "go") == "root done"
     made = {name: count for name, count in CALLS.items() if not name.startswith("plugin")}
     assert made == {"root 0": 1, "helper 0": 1, "look": 1, "helper 1": 1, "root 1": 1}
+
+
+@pytest.mark.parametrize("when", ["acknowledged", "unsent"])
+async def test_a_crash_in_a_model_call_of_an_agent_that_is_a_tool_ends_the_run_at_once(when: str) -> None:
+    """The toolkit loses the cancellation of such a run, and waits for a reader of its events who has gone."""
+    crash = crash_at(call="~2/model:1", when=when)
+    running = asyncio.ensure_future(crash.run(_running(), "p", "go"))
+    done, _ = await asyncio.wait([running], timeout=30)
+    assert done
+    assert running.result() == "root done"
+    assert CALLS["root 0"] == 1
 
 
 async def test_an_agent_that_is_a_tool_is_no_effect() -> None:

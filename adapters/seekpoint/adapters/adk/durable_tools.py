@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 from collections.abc import Mapping
@@ -50,9 +51,9 @@ class DurableTools:
                     "a tool that runs agents is no effect: the calls of its agents are recorded one by one",
                     name=tool.name, hint="leave it out of effects, and name the tools of its agents there",
                 )  # fmt: skip
-            if isinstance(tool, AgentTool) and not tool.include_plugins and id(tool) not in self._made:
-                alone = _with_plugin(tool, plugin)
-                self._made[id(tool)] = self._made[id(alone)] = tool, alone
+            if isinstance(tool, AgentTool) and id(tool) not in self._made:
+                runner = _running_agent(tool, plugin)
+                self._made[id(tool)] = self._made[id(runner)] = tool, runner
             return self._made[id(tool)][1] if id(tool) in self._made else tool
         if id(tool) not in self._made:
             if isinstance(tool, FunctionTool) and _is_generator(tool.func):
@@ -126,15 +127,26 @@ class _Recorded:
         return await self._tools.called(self._tool, args, tool_context)
 
 
-def _with_plugin(tool: AgentTool, plugin: BasePlugin) -> AgentTool:
-    """Return a copy of a tool that runs its agent without the plugins of the run: with the one that records only."""
+def _running_agent(tool: AgentTool, plugin: BasePlugin) -> AgentTool:
+    """Return a copy of a tool whose agent's calls are recorded, and which ends once its task is cancelled.
+
+    If the tool runs its agent without the plugins of the run, the copy runs it with the one that records only.
+    """
     made = copy.copy(tool)
     made.include_plugins = True
 
     async def run_async(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        context, outer = copy.copy(tool_context), tool_context._invocation_context
-        context._invocation_context = outer.model_copy(update={"plugin_manager": PluginManager([plugin])})
-        return await type(tool).run_async(made, args=args, tool_context=context)
+        context, outer = tool_context, tool_context._invocation_context
+        if not tool.include_plugins:
+            context = copy.copy(tool_context)
+            context._invocation_context = outer.model_copy(update={"plugin_manager": PluginManager([plugin])})
+        try:
+            return await type(tool).run_async(made, args=args, tool_context=context)
+        except Exception as exc:  # the toolkit raises it in place of the cancellation, and would wait for its reader
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from exc
+            raise
 
     vars(made)["run_async"] = run_async
     return made
