@@ -16,6 +16,7 @@ from hypothesis import settings as hypothesis_settings
 
 from file_logs import closing_files, skip_what_needs_memory, use_files_if_asked
 from leftovers import nothing_left, watch_loops
+from quick_collection import QuickCollection
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.config.settings import TOPICS, Settings
 from stalls import RerunsAfterStalls, Stalls
@@ -35,6 +36,7 @@ os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"  # else a thread of that SDK w
 def pytest_configure(config: pytest.Config) -> None:
     """Look at the machine as long as tests run, and at how long each of them takes."""
     watch_loops()
+    config.pluginmanager.register(QuickCollection())
     stalls = Stalls()
     config.add_cleanup(stalls.close)
     config.pluginmanager.register(RerunsAfterStalls(stalls))
