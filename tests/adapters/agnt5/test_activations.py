@@ -197,6 +197,28 @@ async def test_an_attempt_that_is_under_way_is_not_made_twice(activations: Seekp
         )
 
 
+@pytest.mark.parametrize("policy", [Policy.DURABLE_STEPS, Policy.UNKNOWN_OUTCOME])
+async def test_a_begin_that_is_cancelled_may_be_made_again(
+    activations: SeekpointActivations, policy: ActivationRecoveryPolicy
+) -> None:
+    """Wherever it is cancelled: nobody has the fence token of its attempt, so nothing was executed."""
+    for rounds in range(1_000):
+        request = asked(f"step:{rounds}", recovery_policy=policy)
+        beginning = asyncio.ensure_future(activations.begin(request))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        if beginning.done():
+            assert rounds > 1
+            break
+        beginning.cancel()
+        await asyncio.wait([beginning])
+        again = await activations.begin(request)
+        assert again.kind is Kind.EXECUTE
+        assert (await completed(activations, again)).replayed is False
+    assert beginning.done()
+    assert (await beginning).kind is Kind.EXECUTE
+
+
 async def test_a_new_dispatch_makes_an_interrupted_attempt_again(activations: SeekpointActivations) -> None:
     """The old dispatch can neither end its attempt nor begin another one."""
     first = await activations.begin(asked())

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import pytest
 from agnt5 import WorkflowContext
 from agnt5.checkpoint import CheckpointClient
+from agnt5.exceptions import ActivationError
 from agnt5.workflow import WorkflowEntity
 
-from seekpoint import Node, Ref
+from seekpoint import MemoryLog, Node, Ref
 from seekpoint.adapters.agnt5 import SeekpointActivations, SeekpointCheckpoints
+from seekpoint.errors import Fenced
 
 
 def context_of(checkpoints: SeekpointCheckpoints) -> WorkflowContext:
@@ -61,6 +64,26 @@ async def test_the_first_output_of_a_step_counts() -> None:
         await checkpoints.step_failed("shop", "run-1", "k", "load", "checkpoint", "late", "ValueError")
         assert (first.memoized, second.memoized, second.cached_output) == (False, True, b"1")
         assert await checkpoints.get_memoized_step("shop", "run-1", "k") == b"1"
+
+
+async def test_a_client_that_has_lost_its_run_does_not_take_it_back() -> None:
+    """Also with ``take_over``: the SDK executes the step though, and the run stays with its new owner."""
+    log = MemoryLog()
+    async with (
+        Node.in_memory(log) as one, Node.in_memory(log) as two,
+        SeekpointActivations(one, take_over=True) as mine, SeekpointActivations(two, take_over=True) as other,
+    ):  # fmt: skip
+        first = SeekpointCheckpoints(mine)
+        await first.step_completed("shop", "run-1", "k", "load", "checkpoint", b"1")
+        owner = await other.run("shop", "run-1")
+        with pytest.raises(Fenced):
+            await first.step_started("shop", "run-1", "next", "load")
+        for key in ("next", "last"):
+            with pytest.raises(ActivationError, match="another owner has taken the run over"):
+                await first.step_completed("shop", "run-1", key, "load", "checkpoint", b"2")
+        await owner.process.update("note", "it still owns the run")
+        await owner.process.confirm()
+        assert await SeekpointCheckpoints(mine).get_memoized_step("shop", "run-1", "k") == b"1"  # a new client may
 
 
 def test_the_client_has_the_calls_of_the_sdks() -> None:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from agnt5.exceptions import ActivationError, DurableSleepSuspension
 
 from seekpoint import Node, Process, Ref, State
-from seekpoint.adapters.agnt5.activation_records import PREFIX, Activation, Lease, Payload, payload_of
+from seekpoint.adapters.agnt5.activation_records import PREFIX, Activation, Lease, Payload, Status, payload_of
 
 __all__ = ["RunJournal", "process_id_of"]
 
@@ -142,6 +142,19 @@ class RunJournal:
         return next((item.name or _NO_REASON for item in state.mailbox.values() if item.kind == _CANCEL), None)
 
     # --- writing
+    async def begin(self, activation_id: str, record: Activation, more: Mapping[str, Any] | None) -> Activation:
+        """Write the record of an attempt that begins. If the call is cancelled, the next one makes another attempt.
+
+        Nobody has the fence token of the first one then, so nobody executes it.
+        """
+        try:
+            return await self.write(activation_id, record, more)
+        except asyncio.CancelledError:
+            known = self._known.get(activation_id)
+            if known is not None and known.fence_token == record.fence_token and known.status is Status.ACTIVE:
+                self._known[activation_id] = replace(known, status=Status.RETRY_READY)
+            raise
+
     async def write(self, activation_id: str, record: Activation, more: Mapping[str, Any] | None = None) -> Activation:
         """Set an activation in one entry; return its record once the entry was read back as applied.
 

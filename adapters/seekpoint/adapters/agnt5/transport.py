@@ -120,7 +120,7 @@ class SeekpointActivations:
             record = begun.record
             if begun.is_new:
                 cancelled = {CANCELLED: claim.cancelled} if record.status is Status.CANCELLED else None
-                record = await run.write(found, record, cancelled)
+                record = await run.begin(found, record, cancelled)
             if begun.kind is ActivationDecisionKind.EXECUTE:
                 run.watch(asyncio.current_task())
             if begun.kind is ActivationDecisionKind.UNKNOWN_OUTCOME and (failure := await self._failure(run, record)):
@@ -273,9 +273,12 @@ class SeekpointActivations:
             await run.write(activation_id, record)
 
     # --- runs
-    async def run(self, project_id: str, run_id: str) -> RunJournal:
-        """Return the run's process; open it if this transport does not own it. Raises what ``Node.open`` raises."""
-        return await self._owned(project_id, run_id, is_new=True)
+    async def run(self, project_id: str, run_id: str, *, is_new: bool = True) -> RunJournal:
+        """Return the run's process; open it if this transport does not own it. Raises what ``Node.open`` raises.
+
+        A caller that has used the run before says ``is_new=False``: it is refused once another owner has the run.
+        """
+        return await self._owned(project_id, run_id, is_new=is_new)
 
     async def _owned(
         self, project_id: str, run_id: str, lease: Lease | None = None, *, is_new: bool = False
@@ -293,8 +296,8 @@ class SeekpointActivations:
                 except HandleLost:
                     self._lost.setdefault(name, set()).update(found.leases, () if lease is None else (lease,))
                     raise
-            lost = self._lost.get(name, set())
-            if not is_new and (lease in lost or (lease is None and lost)):
+            lost = self._lost.get(name)
+            if not is_new and lost is not None and (lease is None or lease in lost):
                 raise rules.refusal(Code.STALE_AUTHORITY, "another owner has taken the run over from this dispatch")
             try:
                 found = await RunJournal.opened(self.node, name, take_over=take_over, wait_s=self._wait_s)
