@@ -7,7 +7,7 @@ from seekpoint.schemas.late_names import late_names
 if TYPE_CHECKING:
     from seekpoint.consumers import staging
     from seekpoint.consumers.projector.projector import Projector
-    from seekpoint.consumers.reactors.reaction import Reaction, Reactor, reactor
+    from seekpoint.consumers.reactors.reactor import Reaction, Reactor, reactor
     from seekpoint.consumers.reactors.reactor_service import ReactorService
     from seekpoint.consumers.recovery.dead_letters import DeadLetter, DeadLetters
     from seekpoint.consumers.recovery.process_history import Logged
@@ -26,8 +26,8 @@ else:  # loaded at first use
             "DeadLetters": "seekpoint.consumers.recovery.dead_letters",
             "Logged": "seekpoint.consumers.recovery.process_history",
             "Projector": "seekpoint.consumers.projector.projector",
-            "Reaction": "seekpoint.consumers.reactors.reaction",
-            "Reactor": "seekpoint.consumers.reactors.reaction",
+            "Reaction": "seekpoint.consumers.reactors.reactor",
+            "Reactor": "seekpoint.consumers.reactors.reactor",
             "ReactorService": "seekpoint.consumers.reactors.reactor_service",
             "Recovered": "seekpoint.consumers.recovery.recovery_report",
             "Recoverer": "seekpoint.consumers.recovery.recoverer",
@@ -37,7 +37,7 @@ else:  # loaded at first use
             "Tier": "seekpoint.consumers.recovery.tiers",
             "Verification": "seekpoint.consumers.recovery.verification",
             "View": "seekpoint.consumers.view_browser",
-            "reactor": "seekpoint.consumers.reactors.reaction",
+            "reactor": "seekpoint.consumers.reactors.reactor",
             "staging": "seekpoint.consumers.staging",
         },
     )

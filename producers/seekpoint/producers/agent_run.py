@@ -147,7 +147,7 @@ def refuse_mismatch(
         )
     if text is None or isinstance(given, Recorded) or given.is_of(began, limits):
         return
-    from seekpoint.producers.durable.decisions.prompts import first_difference
+    from seekpoint.producers.durable.replay.value_differences import first_difference
 
     difference = None if began.kept_digest else first_difference(began.input, load(text))
     raise AgentMismatch(

@@ -25,8 +25,8 @@ from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.producers.node_calls.control_calls import ControlCalls
-from seekpoint.producers.runs.asked_runs import AskedRun, result_rebuilder
 from seekpoint.producers.runs.failed_runs import FailedRun, failed_runs
+from seekpoint.producers.runs.requested_run import RequestedRun, result_rebuilder
 from seekpoint.producers.runs.run_follower import RunFollower
 from seekpoint.producers.runs.run_outcomes import is_over, run_result
 from seekpoint.producers.runs.schedule_table import (
@@ -94,11 +94,11 @@ class SubmittedRun(Generic[OutputT]):
     While you hold it and the run is not over, the client follows the partition of the run.
     """
 
-    def __init__(self, client: Client, process_id: str, asked: AskedRun, follower: RunFollower | None) -> None:
+    def __init__(self, client: Client, process_id: str, requested: RequestedRun, follower: RunFollower | None) -> None:
         self.id = process_id
         """The id of its process."""
         self._client = client
-        self._asked = asked
+        self._requested = requested
         self._follower = follower
         if follower is not None:
             finalize(self, follower.release).atexit = False
@@ -111,8 +111,8 @@ class SubmittedRun(Generic[OutputT]):
         state = None if self._follower is None else self._follower.finished
         if state is None:
             state = await self._client._ended(self.id, timeout)
-        self._asked.refuse_other(self.id, state)
-        result: OutputT = run_result(self.id, state, self._asked.rebuilt_result)
+        self._requested.refuse_other(self.id, state)
+        result: OutputT = run_result(self.id, state, self._requested.rebuilt_result)
         return result
 
     async def status(self) -> RunStatus:
@@ -225,22 +225,22 @@ class Client(ControlCalls, AttachmentReads):
         check_ownable(process_id)
         await self.start()
         limits, code = self._runtime.reader.limits, agent if isinstance(agent, Agent) else None
-        asked = AskedRun(name, code, process_id, input, limits)
+        requested = RequestedRun(name, code, process_id, input, limits)
         submission = SubmissionRecord(
-            id=new_id(), process_id=process_id, agent=name, input=asked.text, priority=priority,
+            id=new_id(), process_id=process_id, agent=name, input=requested.text, priority=priority,
             start_at_us=_start_us(start_at, delay), actor=actor, correlation_id=correlation_id, ts=now_us(),
         )  # fmt: skip
         check_submission(submission, self._runtime.reader)
-        if await self._is_submitted(process_id, asked):
-            return SubmittedRun(self, process_id, asked, None)
-        run: SubmittedRun = SubmittedRun(self, process_id, asked, RunFollower(self._runtime.processes, process_id))
+        if await self._is_submitted(process_id, requested):
+            return SubmittedRun(self, process_id, requested, None)
+        run: SubmittedRun = SubmittedRun(self, process_id, requested, RunFollower(self._runtime.processes, process_id))
         await send_submission(submission, self._runtime.reader, self._runtime.inbox, self._runtime.tracer)
         return run
 
-    async def _is_submitted(self, process_id: str, asked: AskedRun) -> bool:
+    async def _is_submitted(self, process_id: str, requested: RequestedRun) -> bool:
         """Return whether the journal has the run already. Raises ``AgentMismatch`` if it has another one."""
         state = (await self._runtime.recover(process_id, missing_ok=True)).state
-        asked.refuse_other(process_id, state)
+        requested.refuse_other(process_id, state)
         return state.run_identity is not None
 
     @overload

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
-from seekpoint.producers.durable.session import Acknowledged, idempotency_key
+from seekpoint.producers.durable.idempotency_keys import idempotency_key
+from seekpoint.producers.durable.session import Acknowledged
 from seekpoint.producers.durable.steps.agent_values import GivenInput
 from seekpoint.producers.node_services import AgentNode, ChildRequest, NodeServices
 from seekpoint.producers.tail.tailer import refuse_other_loop

@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from seekpoint.consumers import Report, Tier
-from seekpoint.producers.durable.decisions.prompts import first_difference
 from seekpoint.producers.durable.replay.conduct import Detail
 from seekpoint.producers.durable.replay.differences import difference_from
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.replay.replay_session import HistoryExhausted, ReplayMatcher, ReplayProcess
+from seekpoint.producers.durable.replay.value_differences import first_difference
 from seekpoint.producers.durable.steps.agent_values import is_same_result, journaled_result, rebuilt_input
 from seekpoint.producers.process import Process, ProcessNode
 from seekpoint.producers.sync_process import run_in_thread

@@ -21,7 +21,7 @@ from seekpoint.consumers.kafka.faust_delivery import FaustDelivery, LeaderTimer
 from seekpoint.consumers.kafka.group_offsets import begin_group_at
 from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.consumers.reactors.entry_judge import EntryJudge, Judgement
-from seekpoint.consumers.reactors.reaction import Reaction, Reactor
+from seekpoint.consumers.reactors.reactor import Reaction, Reactor
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.schemas.bodies.entry import Entry

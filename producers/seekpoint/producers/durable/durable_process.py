@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Coroutine
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from seekpoint.producers.durable.idempotency_keys import idempotency_key
 from seekpoint.producers.durable.replay.completion_order import QUIET_ROUNDS
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, RunOptions
 from seekpoint.producers.durable.replay.history_matcher import CallPlace, Difference, HistoryMatcher
 from seekpoint.producers.durable.replay.scopes import Scope
 from seekpoint.producers.durable.replay.writes import Writes
-from seekpoint.producers.durable.session import Acknowledged, Session, idempotency_key
+from seekpoint.producers.durable.session import Acknowledged, Session
 from seekpoint.producers.durable.waits.cancellation import Cancellation
 from seekpoint.producers.durable.waits.waiting import Waiting
 from seekpoint.schemas import bodies as b

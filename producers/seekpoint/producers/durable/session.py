@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import MailItem, State
     from seekpoint.schemas.values.attachment_ref import Ref
 
-__all__ = ["Acknowledged", "Journal", "Session", "SharedValue", "idempotency_key"]
+__all__ = ["Acknowledged", "Journal", "Session", "SharedValue"]
 
 
 class Acknowledged(NamedTuple):
@@ -263,9 +263,3 @@ class Session(Journal, Protocol):
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
         """Run a user's blocking call in a thread kept for such calls."""
         ...
-
-
-def idempotency_key(session: Session, key: str) -> str:
-    """Return the idempotency key of the call ``key`` of a process."""
-    times = session.times_forgotten(key)
-    return f"{session.process_id}/{key}{f'~{times}' if times else ''}"

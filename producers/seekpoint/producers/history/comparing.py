@@ -10,10 +10,10 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.durable.decisions.prompts import first_difference
 from seekpoint.producers.durable.replay.call_records import CallRecord, asked, total_cost
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.replay.scopes import PARENTS
+from seekpoint.producers.durable.replay.value_differences import first_difference
 from seekpoint.schemas.bodies import MessageSaid, ParentAnswered
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import load

@@ -16,7 +16,7 @@ from cuts import cuts, on_node
 from seekpoint.producers import Node, Process, Retry, Usage, agent, check_replay
 from seekpoint.producers.durable.decisions.decision_runs import tool_calls_in
 from seekpoint.producers.durable.decisions.prices import Prices
-from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
+from seekpoint.producers.durable.decisions.prompts import Prompts, requests_in
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
 from seekpoint.schemas.log.memory_log import MemoryLog
@@ -298,14 +298,6 @@ async def test_code_asks_which_version_its_process_began_with() -> None:
     assert seen == [(True, False)] * 6
     async with Node.in_memory() as node, node.open("p") as process:
         assert process.policy_is("1"), "where no agent runs, whoever writes is the only version"
-
-
-def test_the_first_difference_is_named() -> None:
-    """Nothing where they are equal; a type counts."""
-    assert first_difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}) is None
-    assert first_difference([1, 2], [1]) == "$[1]: 2 is gone"
-    assert first_difference({"a": 1}, {}) == "$.a: 1 is gone"
-    assert first_difference(True, 1) == "$: true is now 1"
 
 
 def test_a_request_without_messages_is_written_whole() -> None:

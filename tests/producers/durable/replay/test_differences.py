@@ -12,8 +12,8 @@ import pytest
 from cuts import cut_after, of_kind
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.producers import Agent, Node, Process, agent, check_replay
-from seekpoint.producers.durable.decisions.prompts import first_difference
 from seekpoint.producers.durable.replay.differences import difference_from
+from seekpoint.producers.durable.replay.value_differences import first_difference
 from seekpoint.producers.node import runtime_of
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog

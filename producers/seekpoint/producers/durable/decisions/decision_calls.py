@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from seekpoint.producers.durable.durable_process import DurableCalls
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.steps.annotations import result_type
+from seekpoint.producers.durable.steps.call_options import callable_of, check_options, name_of, retry_of, seconds
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import (
     Work,
@@ -24,7 +25,6 @@ from seekpoint.producers.durable.steps.step_calls import (
     failed,
     own_step,
 )
-from seekpoint.producers.durable.steps.terms import callable_of, check_options, name_of, retry_of, seconds
 from seekpoint.schemas.errors import ReplayDivergence
 
 if TYPE_CHECKING:

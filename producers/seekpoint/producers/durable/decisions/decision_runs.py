@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
+from seekpoint.producers.durable.decisions.prompts import Prompts, requests_in
 from seekpoint.producers.durable.decisions.usage import Usage, model_in, summary_in, usage_in
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.steps.step_calls import Attempts, journaled
@@ -159,6 +159,8 @@ async def raise_difference(process: DurableProcess, error: ReplayDivergence, req
         recorded = (await requests_in(one.entry async for one in found)).get(str(key))
     except Exception:  # the error is useful without the difference
         recorded = None
+    from seekpoint.producers.durable.replay.value_differences import first_difference
+
     difference = None if recorded is None else first_difference(recorded, load(text))
     if difference is not None:
         error.difference = difference

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
+from seekpoint.producers.durable.steps.call_options import callable_of, check_options, retry_of, seconds
 from seekpoint.producers.durable.steps.retries import Retry
-from seekpoint.producers.durable.steps.terms import callable_of, check_options, retry_of, seconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidSetting, Refused, ReplayDivergence
 

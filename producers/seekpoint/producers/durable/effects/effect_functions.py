@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from seekpoint.producers.durable.effects.effect_calls import EffectCalls, own_effect, register
 from seekpoint.producers.durable.steps.annotations import note_result_type
-from seekpoint.producers.durable.steps.terms import check_options, name_of
+from seekpoint.producers.durable.steps.call_options import check_options, name_of
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.durable.decisions.prompts import first_difference
+from seekpoint.producers.durable.replay.value_differences import first_difference
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.state.calls import NOT_ASKED, write_digest
 from seekpoint.schemas.values.json_values import load

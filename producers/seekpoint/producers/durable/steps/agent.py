@@ -13,8 +13,8 @@ from hashlib import blake2b
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 
+from seekpoint.producers.durable.steps.call_options import retry_of
 from seekpoint.producers.durable.steps.retries import Retry
-from seekpoint.producers.durable.steps.terms import retry_of
 from seekpoint.schemas.errors import InvalidName, Refused
 
 if TYPE_CHECKING:

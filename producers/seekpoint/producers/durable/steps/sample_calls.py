@@ -14,8 +14,8 @@ from seekpoint.producers.durable.durable_process import DurableCalls, DurablePro
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.annotations import result_type
 from seekpoint.producers.durable.steps.body_runner import run_body
+from seekpoint.producers.durable.steps.call_options import callable_of
 from seekpoint.producers.durable.steps.step_calls import answered, failed, failure_of, journaled
-from seekpoint.producers.durable.steps.terms import callable_of
 from seekpoint.producers.durable.waits.timer_calls import moment_of
 from seekpoint.schemas import bodies as b
 

@@ -21,8 +21,8 @@ from seekpoint.producers.durable.replay.call_digest import arguments_text, text_
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.annotations import result_type, why_untyped
 from seekpoint.producers.durable.steps.body_runner import run_body
+from seekpoint.producers.durable.steps.call_options import callable_of, check_options, retry_of, seconds
 from seekpoint.producers.durable.steps.retries import TRANSIENT, Retry
-from seekpoint.producers.durable.steps.terms import callable_of, check_options, retry_of, seconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence, UnserializableValue

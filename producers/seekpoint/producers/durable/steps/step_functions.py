@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from seekpoint.producers.durable.steps.annotations import note_result_type
+from seekpoint.producers.durable.steps.call_options import check_options, name_of
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import StepCalls, own_step
-from seekpoint.producers.durable.steps.terms import check_options, name_of
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from hashlib import blake2b
 
-from seekpoint.producers.durable.session import Session, idempotency_key
+from seekpoint.producers.durable.idempotency_keys import idempotency_key
+from seekpoint.producers.durable.session import Session
 from seekpoint.producers.durable.waits.waiting import Waiting
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line

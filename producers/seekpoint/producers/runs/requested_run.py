@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["AskedRun", "result_rebuilder"]
+__all__ = ["RequestedRun", "result_rebuilder"]
 
 
-class AskedRun:
+class RequestedRun:
     """The agent and the input of a submission; ``code`` is the agent itself, if the program has it."""
 
     def __init__(self, agent: str, code: Agent | None, process_id: str, value: Any, limits: Limits) -> None:
