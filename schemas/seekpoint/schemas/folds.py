@@ -24,7 +24,7 @@ from seekpoint.schemas.errors import FoldUnavailable, InvalidSetting, SeekpointE
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.mask_shapes import json, text
 from seekpoint.schemas.state.state_values import Count, StateValue
-from seekpoint.schemas.values.decimals import DEFAULT_CONTEXT
+from seekpoint.schemas.values.decimal_arithmetic import DEFAULT_CONTEXT
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import seekpoint.schemas.values.decimals as decimals
+import seekpoint.schemas.values.decimal_arithmetic as decimals
 from entry_examples import claim, own
 from folding import folded
 from histories import Step, expected_states, steps, write_history
@@ -236,7 +236,7 @@ def _modules() -> Iterator[tuple[str, ast.Module]]:
             text = path.read_text()
             if path.stem in _ONLY_CONVERTS:
                 continue
-            if "decimal import" in text or "values.decimals import" in text or "import decimal" in text:
+            if "decimal import" in text or "values.decimal_arithmetic import" in text or "import decimal" in text:
                 yield path.stem, ast.parse(text)
 
 
@@ -267,7 +267,7 @@ def _is_whole(call: ast.Call) -> bool:
 
 
 def test_no_module_calculates_with_decimals_in_the_threads_context() -> None:
-    """``seekpoint.schemas.values.decimals`` does it; an operator on what is no Decimal is named above."""
+    """``seekpoint.schemas.values.decimal_arithmetic`` does it; an operator on what is no Decimal is named above."""
     found = {name: ambient for name, tree in _modules() if (ambient := list(_ambient(tree)))}
     assert found == {}
     assert len(list(_modules())) >= 8

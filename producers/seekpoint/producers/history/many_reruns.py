@@ -17,7 +17,7 @@ from seekpoint.producers.history.rerunning import Rerun
 from seekpoint.schemas.errors import HandleLost, InvalidSetting, Retryable, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.budget_sums import amount_of
-from seekpoint.schemas.values.decimals import exact_sum, parse_decimal
+from seekpoint.schemas.values.decimal_arithmetic import exact_sum, parse_decimal
 
 __all__ = ["RerunLimits", "ScoredRerun", "rerun_many"]
 

@@ -9,7 +9,7 @@ import orjson
 
 from seekpoint.schemas.state.budget_sums import Budget, amounts_in
 from seekpoint.schemas.state.calls import Call
-from seekpoint.schemas.values.decimals import EXACT
+from seekpoint.schemas.values.decimal_arithmetic import EXACT
 
 __all__ = ["AMOUNT_ERRORS", "charge", "reserve"]
 

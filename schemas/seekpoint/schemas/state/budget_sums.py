@@ -15,7 +15,7 @@ from msgspec import field
 
 from seekpoint.schemas.bodies.body import Json
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.decimals import EXACT, parse_decimal, plain_text
+from seekpoint.schemas.values.decimal_arithmetic import EXACT, parse_decimal, plain_text
 from seekpoint.schemas.values.json_values import load
 
 __all__ = ["DIMENSIONS", "Budget", "amount_of", "amounts_in"]

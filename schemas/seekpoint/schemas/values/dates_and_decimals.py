@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from seekpoint.schemas.values.decimals import parse_decimal
+from seekpoint.schemas.values.decimal_arithmetic import parse_decimal
 
 __all__ = ["NUMBER_CHARS_MAX", "READERS", "WRITERS", "Unwritable"]
 

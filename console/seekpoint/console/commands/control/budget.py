@@ -49,7 +49,7 @@ def show(target: CommandTarget, process_id: ProcessId, wide: Wide = False, json:
 
 def budget_facts(budget: Budget) -> dict[str, Any]:
     """Return the budget as ``--json`` shows it. Amounts are exact, as text; without a limit they are only counted."""
-    from seekpoint.schemas.values.decimals import exact_sum, plain_text
+    from seekpoint.schemas.values.decimal_arithmetic import exact_sum, plain_text
 
     names = {name for amounts in budget.reserved.values() for name in amounts}
     reserved = {
@@ -75,7 +75,7 @@ def _date(day: int) -> str:
 
 
 def _amounts(limits: Any, spent: Any, reserved: Any) -> dict[str, dict[str, str | None]]:
-    from seekpoint.schemas.values.decimals import EXACT, plain_text
+    from seekpoint.schemas.values.decimal_arithmetic import EXACT, plain_text
 
     found = {}
     for name in sorted({*limits, *spent, *reserved}):

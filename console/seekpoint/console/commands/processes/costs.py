@@ -73,7 +73,7 @@ class _Sum:
         self._spent.append(spent)
 
     def facts(self) -> dict[str, Any]:
-        from seekpoint.schemas.values.decimals import exact_sum, parse_decimal, plain_text
+        from seekpoint.schemas.values.decimal_arithmetic import exact_sum, parse_decimal, plain_text
 
         sums = {name: exact_sum(parse_decimal(one[name]) for one in self._spent if name in one) for name in _COUNTED}
         return {"processes": len(self._spent), **{name: plain_text(total) for name, total in sums.items()}}

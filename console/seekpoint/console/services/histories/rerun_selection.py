@@ -11,7 +11,7 @@ from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.arguments.process_query import ProcessQuery
 from seekpoint.console.services.calls.send_and_confirm import with_node
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.decimals import sum_of_texts
+from seekpoint.schemas.values.decimal_arithmetic import sum_of_texts
 
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.web.json_texts import short_json
-from seekpoint.schemas.values.decimals import exact_sum
+from seekpoint.schemas.values.decimal_arithmetic import exact_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidSetting
-from seekpoint.schemas.values.decimals import plain_text
+from seekpoint.schemas.values.decimal_arithmetic import plain_text
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:

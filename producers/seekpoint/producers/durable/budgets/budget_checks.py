@@ -24,7 +24,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting
 from seekpoint.schemas.state.budget_sums import DIMENSIONS, Budget, amounts_in
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.values.decimals import EXACT, exact_sum, plain_text
+from seekpoint.schemas.values.decimal_arithmetic import EXACT, exact_sum, plain_text
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:

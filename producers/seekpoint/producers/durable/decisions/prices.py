@@ -9,7 +9,7 @@ from typing import Any
 from seekpoint.producers.durable.decisions.usage import Usage
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.decimals import EXACT, exact_sum, parse_decimal
+from seekpoint.schemas.values.decimal_arithmetic import EXACT, exact_sum, parse_decimal
 
 __all__ = ["Price", "Prices"]
 

@@ -18,7 +18,7 @@ from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.bodies.entry import Entry, id_text
 from seekpoint.schemas.state.budget_sums import amount_of
 from seekpoint.schemas.state.calls import turn_of
-from seekpoint.schemas.values.decimals import exact_sum
+from seekpoint.schemas.values.decimal_arithmetic import exact_sum
 
 __all__ = ["CALL_KINDS", "Attempt", "CallRecord", "CallTable", "asked", "total_cost"]
 
