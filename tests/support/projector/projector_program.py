@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seekpoint.consumers.checkpoints.checkpoint_writer import Positions, Save
+from seekpoint.consumers.kafka import kafka_transactions
 from seekpoint.consumers.kafka.kafka_transactions import KafkaTransactions
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.consumers.projector.projector import Projector
@@ -31,6 +32,8 @@ from seekpoint.schemas import Settings
 
 _NAPS, _NAP_S = 30, 0.1
 """A rest of many heartbeats."""
+_TRANSACTION_TIMEOUTS = {"transaction.timeout.ms": 3_000, "message.timeout.ms": 3_000}
+"""Those of a projector that dies: its successor waits for them. Ten seconds teach no more."""
 
 
 def arm(point: str, nth: int, how: signal.Signals) -> None:
@@ -102,6 +105,7 @@ def main() -> None:
     parser.add_argument("--stop", action="store_true")
     options = parser.parse_args()
     if options.at:
+        kafka_transactions._GUARANTEED = {**kafka_transactions._GUARANTEED, **_TRANSACTION_TIMEOUTS}
         point, _, nth = options.at.partition(":")
         arm(point, int(nth), signal.SIGSTOP if options.stop else signal.SIGKILL)
     asyncio.run(Projector.connect(Settings.load()).run())
