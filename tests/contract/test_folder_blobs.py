@@ -45,6 +45,23 @@ def test_a_write_that_fails_leaves_nothing(store: FolderBlobs, tmp_path: Path, m
     assert store.get(FOLDER, DIGEST) is None
 
 
+def test_a_put_makes_its_folder_again_when_another_call_erases_it(
+    store: FolderBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``mkdir`` raises ``FileExistsError`` when the folder was there, and was erased before it could look."""
+    failures: list[OSError] = [FileExistsError(17, "File exists"), FileNotFoundError(2, "No such file")] * 10
+    mkdir = Path.mkdir
+
+    def erased_meanwhile(path: Path, *args: int, **options: bool) -> None:
+        if failures:
+            raise failures.pop()
+        mkdir(path, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", erased_meanwhile)
+    store.put(FOLDER, DIGEST, b"bytes")
+    assert (store.get(FOLDER, DIGEST), failures) == (b"bytes", [])
+
+
 def test_a_folder_that_is_gone_is_no_empty_store(tmp_path: Path) -> None:
     """A file system that is not mounted must not look as if the bytes were lost."""
     with pytest.raises(BlobStoreUnavailable, match="not there"):

@@ -263,9 +263,9 @@ async def test_who_waits_for_mail_waits_for_kafka_too(log: MemoryLog, monkeypatc
             raise JournalUnavailable("silent")
         return watermarks(partition)
 
-    async with Node.in_memory(log) as node, node.open("p") as process:
+    async with Node.in_memory(log) as node, Node.in_memory(log) as other, node.open("p") as process:
         await at_rest(node)
-        sent = await node.signal("p", "go")
+        sent = await other.signal("p", "go")
         monkeypatch.setattr(log, "watermarks", silent_at_first)
         assert (await process.receive(timeout_s=60)).id == sent
         assert next(looks, None) is None

@@ -305,6 +305,23 @@ async def test_an_owner_that_has_not_read_of_the_deletion_leaves_no_bytes_either
     assert [one for one in (tmp_path / "blobs").rglob("*") if one.is_file()] == []
 
 
+async def test_an_owner_that_has_read_of_the_deletion_puts_no_bytes(tmp_path: Path) -> None:
+    """It is fenced: the folder of the process that was deleted, and began again, is another owner's."""
+    settings = Settings(journal_url=f"sqlite:///{tmp_path / 'runs.db'}", blob_store=f"file://{tmp_path / 'blobs'}")
+    (tmp_path / "blobs").mkdir()
+    async with Node.connect(settings, node_id="a") as here, Node.connect(settings, node_id="b") as there:
+        former = await here.open("p")
+        async with there.open("p", take_over=True) as taken:
+            await taken.record("two")
+        await there.delete("p")
+        with pytest.raises(Fenced):
+            await former.record("one")
+            await former.confirm()
+        with pytest.raises(Fenced):
+            await former.attach(Random(3).randbytes(3_000_000))
+    assert [one for one in (tmp_path / "blobs").rglob("*") if one.is_file()] == []
+
+
 async def test_bytes_that_were_put_for_a_process_that_is_deleted_meanwhile_are_put_again(
     node: Node, other: Node, blobs: MemoryBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

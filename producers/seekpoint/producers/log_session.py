@@ -241,6 +241,7 @@ class LogSession:
 
     async def _attach_stored(self, blobs: BlobStore, ref: Ref, data: bytes) -> None:
         """Put the bytes into a blob store, then write their entry."""
+        self._handle.check_open()  # the folder of a deletion that another owner wrote is not this handle's
         body = await stored(blobs, ref, data, self._handle.peek(), self._services.reader, self.in_thread)
         try:
             await self.append(body)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from histories import ACTIONS, PROCESS_IDS, Step, Written, expected_states, write_history
@@ -24,6 +24,8 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import Draft
 
 PARTITIONS = 2
+DELETED = [Step("case-17", "claim", 0), Step("case-17", "custom", 1), Step("case-17", "delete", 0)]
+"""A history whose deletion must begin each fold of users anew."""
 
 
 def _sum(value: int, kind: str, payload: Any) -> int:
@@ -81,12 +83,14 @@ def kept(history: list[Step], plan: list[Round]) -> Projected:
 
 
 def plain(written: Sequence[Written], process_id: str) -> int | None:
-    """Return what the function makes of the applied custom entries, computed by hand; None for a finished process."""
+    """Return what the function makes of the custom entries applied since the last deletion; None if it is finished."""
     draft, value = Draft(), 0
     for one in written:
         if one.entry is not None and one.entry.process_id == process_id:
             applied = advance(draft, one.offset, one.entry) is Verdict.APPLIED
-            if applied and isinstance(one.entry.body, b.Custom):
+            if applied and isinstance(one.entry.body, b.Deleted):
+                value = 0
+            elif applied and isinstance(one.entry.body, b.Custom):
                 value = _sum(value, one.entry.body.kind, int(one.entry.body.payload))
     return None if draft.finished else value
 
@@ -121,6 +125,7 @@ def test_every_tier_gives_the_plain_folds_value_or_none(history: list[Step], pla
 
 @settings(deadline=None)
 @given(steps(), rounds())
+@example(DELETED, [])
 def test_many_at_once_have_their_values_too(history: list[Step], plan: list[Round]) -> None:
     """One scan a partition starts where a process with stale folds needs it."""
     projected = kept(history, plan)

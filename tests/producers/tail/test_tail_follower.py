@@ -112,7 +112,7 @@ async def test_it_polls_as_long_as_it_is_held(monkeypatch: pytest.MonkeyPatch) -
 async def test_what_the_event_loop_has_from_elsewhere_is_not_read_again_after_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A node that alone writes to its file takes its own records from the commit, and the thread rests."""
+    """A node that writes alone takes its own records from their acknowledgements, and the thread pauses."""
     log, tail = MemoryLog(), TimedTail()
     monkeypatch.setattr(log, "tail", lambda is_steady: tail)
     follower = Follower(log, Settings(redis_url=None))
@@ -121,7 +121,6 @@ async def test_what_the_event_loop_has_from_elsewhere_is_not_read_again_after_a_
     try:
         await until(lambda: len(tail.waits) > 0, follower)
         follower.passed(0, 7)
-        follower.rest()
         async with asyncio.timeout(30):
             while not follower.is_idle:  # noqa: ASYNC110  # the thread gives no event
                 await asyncio.sleep(0.005)
@@ -143,7 +142,6 @@ async def test_a_partition_that_the_thread_begins_late_is_not_read_again_either(
     follower = Follower(log, Settings(redis_url=None))
     follower.begin(0, 3, 1)
     follower.passed(0, 7)
-    follower.rest()
     follower.start(asyncio.get_running_loop(), lambda generation, batch: None)
     try:
         await until(lambda: len(tail.begun) > 0, follower)

@@ -1,53 +1,71 @@
-"""A node's own records in a file: it need not read them back where no other program has written in between."""
+"""A node's own records, taken from their acknowledgements: it need not read them back where nobody else has written."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
-from seekpoint.consumers.sqlite.sqlite_tail import SqliteTail
+from idle_tailers import until_idle
 from seekpoint.producers import Node
 from seekpoint.producers.node import runtime_of
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendConflict, Fenced
 from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.tail import TailBatch
+
+
+class Nodes(Protocol):
+    """Makes nodes of one journal."""
+
+    def __call__(self, node_id: str) -> Node: ...
+
+
+@pytest.fixture(params=["file", pytest.param("kafka", marks=pytest.mark.cluster)])
+def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Nodes:
+    """In a file, and on Kafka."""
+    if request.param == "file":
+        return lambda node_id: Node.local(tmp_path / "journal.db", node_id=node_id)
+    settings: Settings = request.getfixturevalue("journal")
+    return lambda node_id: Node.connect(settings, node_id=node_id)
 
 
 class Reads:
-    """Counts the looks at a file that found records."""
+    """Counts the records that a node's thread hands over."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         self.found = 0
-        read_new = SqliteTail._read_new
+        tailer = runtime_of(node).tailer
+        on_batch = tailer._follower._on_batch
+        assert on_batch is not None
 
-        def counted(tail: SqliteTail, connection: object) -> object:
-            found = read_new(tail, connection)  # type: ignore[arg-type]
-            self.found += sum(len(one.keys) for one in found)
-            return found
+        def counted(generation: int, batch: TailBatch) -> None:
+            self.found += len(batch.keys)
+            on_batch(generation, batch)
 
-        monkeypatch.setattr(SqliteTail, "_read_new", counted)
+        monkeypatch.setattr(tailer._follower, "_on_batch", counted)
 
 
-async def test_a_node_that_writes_alone_reads_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Appends are confirmed by their commits, and so is the claim. The tail rests."""
-    reads = Reads(monkeypatch)
-    async with Node.local(tmp_path / "journal.db") as node:
+async def test_a_node_that_writes_alone_reads_nothing_back(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its appends, and its claim, are confirmed by their acknowledgements. The thread that reads rests."""
+    async with nodes("a") as node:
         process = await node.open("page-7", shared=True)
         for number in range(20):
             done = await process.update("number", number, expected_seq=number)
             assert done.seq == number + 1
         assert process.state.context == {"number": 19}
-        was = reads.found
+        await until_idle(node)
+        reads = Reads(node, monkeypatch)
         for number in range(20, 60):
             await process.update("number", number)
-        assert (reads.found, runtime_of(node).tailer.is_idle) == (was, True)
+        assert (reads.found, runtime_of(node).tailer.is_idle) == (0, True)
         assert (await process.read()).context == {"number": 59}
 
 
-async def test_records_of_another_node_are_read_before_the_own_one_counts(tmp_path: Path) -> None:
+async def test_records_of_another_node_are_read_before_the_own_one_counts(nodes: Nodes) -> None:
     """A claim of another node lies between: the entry behind it is no entry of this owner, and the error says so."""
-    file = tmp_path / "journal.db"
-    async with Node.local(file, node_id="a") as here, Node.local(file, node_id="b") as there:
+    async with nodes("a") as here, nodes("b") as there:
         first, second = await here.open("page-7", shared=True), await there.open("page-7", shared=True)
         for number in range(0, 20, 2):
             await first.update("number", number, expected_seq=number)
@@ -57,10 +75,9 @@ async def test_records_of_another_node_are_read_before_the_own_one_counts(tmp_pa
         assert (await first.read()).context == (await second.read()).context == {"number": 19}
 
 
-async def test_an_owner_whose_process_was_taken_is_fenced(tmp_path: Path) -> None:
-    """Its entry is in the file, behind the claim of the other node."""
-    file = tmp_path / "journal.db"
-    async with Node.local(file, node_id="a") as here, Node.local(file, node_id="b") as there:
+async def test_an_owner_whose_process_was_taken_is_fenced(nodes: Nodes) -> None:
+    """Its entry is in the log, behind the claim of the other node."""
+    async with nodes("a") as here, nodes("b") as there:
         former = await here.open("case-7")
         await former.update("step", 1)
         owner = await there.open("case-7", take_over=True)
@@ -73,13 +90,25 @@ async def test_an_owner_whose_process_was_taken_is_fenced(tmp_path: Path) -> Non
         await owner.release()
 
 
-@pytest.mark.parametrize("offsets", [(1, 2), (0, 2), (3, 4)])
-async def test_records_behind_something_unread_are_not_delivered(tmp_path: Path, offsets: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("offsets", "position"), [((1, 2), 0), ((0, 2), 0), ((3, 4), 0), ((0, 1), 2)])
+async def test_records_behind_something_unread_are_not_delivered(
+    tmp_path: Path, offsets: tuple[int, ...], position: int
+) -> None:
     """What lies between may be a claim: the tail reads it first."""
     async with Node.local(tmp_path / "journal.db", partitions=1) as node:
         tailer = runtime_of(node).tailer
         tail = tailer.tail_from(0, 0)
         tailer.take_written([Record(0, offset, 0, b"p", b"") for offset in offsets])
-        assert tail.position == 0
-        tailer.take_written([Record(0, offset, 0, b"p", b"") for offset in (0, 1)])
-        assert tail.position == 2
+        assert tail.position == position
+
+
+async def test_records_that_the_thread_has_read_already_are_left_out(tmp_path: Path) -> None:
+    """It may be faster than the acknowledgements of a batch. Those of several partitions come in any order."""
+    async with Node.local(tmp_path / "journal.db", partitions=2) as node:
+        tailer = runtime_of(node).tailer
+        one, two = tailer.tail_from(0, 3), tailer.tail_from(1, 0)
+        places = [(0, 1), (1, 0), (0, 2), (0, 3), (1, 1), (0, 4)]
+        tailer.take_written([Record(partition, offset, 0, b"p", b"") for partition, offset in places])
+        assert (one.position, two.position) == (5, 2)
+        tailer.take_written([Record(0, offset, 0, b"p", b"") for offset in (3, 4)])
+        assert one.position == 5

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from seekpoint.producers.writer import kafka_writer
 from seekpoint.producers.writer.kafka_writer import UNANSWERED_MAX, KafkaAppender
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord
+from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord, Record
 
 WAIT_S = 5.0
 
@@ -26,6 +26,9 @@ class Answered:
 
     def offset(self) -> int:
         return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 7
 
 
 class FakeProducer:
@@ -115,6 +118,17 @@ def test_records_wait_while_librdkafka_would_not_send_them(bench: Bench) -> None
     assert bench.producer.given[-2:] == [b"second", b"third"]
     bench.producer.answer()
     assert [report.token for report in bench.answered(UNANSWERED_MAX + 3)] == [*FULL, "other", "second", "third"]
+
+
+def test_a_report_has_the_record_as_readers_get_it(bench: Bench) -> None:
+    """So that a node which has read all before it need not read it back. One that failed has none."""
+    bench.send("a", partition=3)
+    bench.producer.answer()
+    [done] = bench.answered(1)
+    assert (done.offset, done.record) == (0, Record(3, 0, 7, b"k", b"a"))
+    bench.send("b")
+    bench.producer.answer(KafkaError(KafkaError._PURGE_QUEUE))
+    assert [one.record for one in bench.answered(2)[1:]] == [None]
 
 
 def test_records_do_not_wait_below_the_limit(bench: Bench) -> None:

@@ -166,6 +166,7 @@ class _Writer:
             "update": b.ContextUpdated(f"key-{number % 5}", str(number)),
             "say": b.MessageSaid("user", f"message {number}"),
             "custom": b.Custom("paid" if number % 3 else "note", str(number)),
+            "delete": b.Deleted(),
             "release": b.Released("done"),
             "move": b.LifecycleChanged("starting"),
             "illegal_move": b.LifecycleChanged("awaiting"),

@@ -13,8 +13,11 @@ from seekpoint.schemas.errors import BlobStoreUnavailable
 
 __all__ = ["FolderBlobs"]
 
-_TRIES_MAX = 5
-"""How often a call is tried while another one erases the same folder, or puts bytes there."""
+_TRIES_MAX = 100
+"""How often a call is tried while others erase the same folder, or put bytes there."""
+
+_ERASED_MEANWHILE = (FileNotFoundError, FileExistsError)
+"""What ``put`` meets where its folder is erased: ``mkdir`` raises the second if the folder was there and is not."""
 
 
 class FolderBlobs:
@@ -34,7 +37,7 @@ class FolderBlobs:
             try:
                 self._put(file, data)
             except OSError as exc:
-                if not (tries_left and isinstance(exc, FileNotFoundError)):  # else somebody erased the folder meanwhile
+                if not (tries_left and isinstance(exc, _ERASED_MEANWHILE)):
                     raise self._unavailable(exc) from exc
             else:
                 return

@@ -34,7 +34,7 @@ class AppendCalls:
         actor: str | None = None,
         correlation_id: str | None = None,
     ) -> Appended:
-        """Append one entry to a process that any node may write to; return once it was read back as applied.
+        """Append one entry to a process that any node may write to; return once it is confirmed.
 
         ``body`` is content: a record, a message, or a change of context values. ``open(process_id, shared=True)`` has
         a call for each. Without ``expected_seq`` the entry comes after whatever is newest. With it, the entry is

@@ -31,7 +31,7 @@ class AppendOptions(TypedDict, total=False):
 
 
 class Appended(NamedTuple):
-    """An entry that was read back as applied. ``is_repeated``: an earlier call with its ``entry_id`` wrote it."""
+    """A confirmed entry. ``is_repeated``: an earlier call with its ``entry_id`` wrote it."""
 
     seq: int
     offset: int

@@ -33,7 +33,7 @@ __all__ = ["SharedOpening", "SharedProcess"]
 class SharedProcess:
     """A process that several nodes write to. Every node may have it open, and every task may use it.
 
-    Each call that writes appends one entry and returns once the entry was read back as applied: see ``Node.append``
+    Each call that writes appends one entry and returns once the entry is confirmed: see ``Node.append``
     for ``expected_seq``, ``entry_id``, ``actor`` and ``correlation_id``, which each of them takes, and for what they
     raise.
     """

@@ -41,7 +41,7 @@ class SharedWrites:
         self, process_id: str, body: Body, expected_seq: int | None, entry_id: bytes | None, cause: Cause, *,
         is_checked: bool = False,
     ) -> Appended:  # fmt: skip
-        """Append an entry; return once it was read back as applied. See ``Node.append``.
+        """Append an entry; return once it is confirmed. See ``Node.append``.
 
         ``is_checked``: the content calls have made ``body``, so its values are canonical JSON.
         """

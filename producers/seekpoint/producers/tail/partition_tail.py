@@ -4,16 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from seekpoint.producers.tail.proven_absence import Absence
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch
 
-__all__ = ["Listener", "Observer", "PartitionTail"]
+__all__ = ["Listener", "Observer", "PartitionTail", "Taken", "Unverified", "checksum_of"]
 
 logger = logging.getLogger("seekpoint.producers")
+
+
+class Taken(NamedTuple):
+    """Records that a node took from their acknowledgements, one after the other, and has not read."""
+
+    start: int
+    """The offset of the first one."""
+    newest: Record
+    checksum: int
+    """The CRC-32 of all values, one behind the other."""
+    since: float
+    """When the first one was taken."""
+
+    @classmethod
+    def of(cls, records: Sequence[Record], now: float) -> Taken:
+        """Return what was taken: ``records``, the first ones."""
+        return cls(records[0].offset, records[-1], checksum_of(records), now)
+
+    def with_next(self, records: Sequence[Record]) -> Taken:
+        """Return what was taken, with the records that follow."""
+        return self._replace(newest=records[-1], checksum=checksum_of(records, self.checksum))
+
+
+def checksum_of(records: Iterable[Record], before: int = 0) -> int:
+    """Return the CRC-32 of the records' values, behind values whose checksum is ``before``."""
+    for record in records:
+        before = zlib.crc32(record.value or b"", before)
+    return before
+
+
+class Unverified(NamedTuple):
+    """What a tail delivered before the leader changed: the last record that was read, and those taken behind it."""
+
+    last: Landmark | None
+    taken: Taken | None
 
 
 class Listener(Protocol):
@@ -63,8 +100,11 @@ class PartitionTail:
         self.read_at = 0.0
         """When a batch last arrived."""
         self.last: Landmark | None = None
-        self.unverified: Landmark | None = None
-        """The last record before the leader changed, until the tailer has checked that the new leader has it."""
+        self.taken: Taken | None = None
+        """The newest own records that were not read yet, if that is how the tail got to its position."""
+        self.unverified: Unverified | None = None
+        """What was delivered before the leader changed, until the tailer has checked that the new leader has it."""
+        self.is_checking = False
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     # --- listeners
@@ -119,6 +159,12 @@ class PartitionTail:
                 self._deliver(follower, records)
         self._wake()
 
+    def take(self, records: list[Record], now: float) -> None:
+        """Deliver own records from their acknowledgements: they follow the position and one another."""
+        self.taken = Taken.of(records, now) if self.taken is None else self.taken.with_next(records)
+        position = records[-1].offset + 1
+        self.deliver(TailBatch(self.partition, [one.key for one in records], records.__getitem__, position))
+
     def _newer_part(self, batch: TailBatch) -> TailBatch:
         if batch.next_offset <= self.position:
             return TailBatch(batch.partition, (), batch.record, self.position)
@@ -149,13 +195,22 @@ class PartitionTail:
             listener.fail(exc)
 
     def _note_leader(self, batch: TailBatch) -> None:
-        """Ask for a check where the leader changed: a new leader may lack records that the old one had."""
-        first, last = batch.first, self.last
-        was, now = (-1 if each is None else each.leader_epoch for each in (last, first))
-        if was != now and -1 not in (was, now):
-            self.unverified = self.unverified or last
-            self.absence.forget()
-        self.last = batch.last or self.last
+        """Ask for a check where the leader changed: a new leader may lack records that the old one had.
+
+        One leader only appends, so what was taken is in the log if the records before and behind it have one epoch.
+        """
+        if batch.first is None or batch.last is None:
+            return
+        was, now = -1 if self.last is None else self.last.leader_epoch, batch.first.leader_epoch
+        if now not in (-1, was):
+            if self.last is not None or self.taken is not None:
+                self.unverified = self.unverified or Unverified(self.last, self.taken)
+            if self.last is not None:
+                self.absence.forget()
+            self.taken = None
+        elif self.taken is not None and batch.last.offset >= self.taken.newest.offset:
+            self.taken = None
+        self.last = batch.last
 
     # --- callers that wait
     @property

@@ -49,7 +49,7 @@ class Follower:
         """Partition -> the offset below which the event loop has all records, from elsewhere."""
         self._awake = threading.Event()
         self._woken_at = 0.0
-        self._rested_at = -math.inf
+        self._passed_at = -math.inf
         self._is_held = False
         self._room = threading.Semaphore(_UNTAKEN_MAX)
         self._closed = False
@@ -82,16 +82,12 @@ class Follower:
 
     def passed(self, partition: int, position: int) -> None:
         """Take note that the event loop has all records below ``position``: after a pause they are not read again."""
-        self._passed[partition] = position
-
-    def rest(self) -> None:
-        """Pause until a caller waits: only this node writes, and it has its own records from elsewhere."""
-        self._woken_at, self._rested_at = -math.inf, time.monotonic()
+        self._passed[partition], self._passed_at = position, time.monotonic()
 
     @property
     def may_lag(self) -> bool:
         """Whether it pauses, and no own record has told lately how far the partitions reach."""
-        return self.is_idle and time.monotonic() - self._rested_at > _LINGER_S
+        return self.is_idle and time.monotonic() - self._passed_at > _LINGER_S
 
     def wake(self) -> None:
         """Poll for a while: a caller waits."""

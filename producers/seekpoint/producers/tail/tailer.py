@@ -12,18 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, TypeVar
 
 from seekpoint.consumers.recovery.absence_proof import prove_absence
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.producers.tail.partition_tail import Listener, PartitionTail
 from seekpoint.producers.tail.tail_follower import Follower
+from seekpoint.producers.tail.truncation import TruncationChecks
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed, LogTruncated, Refused, Retryable, SeekpointError
 from seekpoint.schemas.log.log_ports import Batch, LogReader, Record
@@ -56,6 +55,8 @@ class Tailer:
         self._tails: dict[int, PartitionTail] = {}
         self._generation = 0
         self._follower = Follower(reader, settings)
+        self._truncation = TruncationChecks(reader, self._run)
+        self._read_back_s = settings.confirm_interval_s / 2
         self._tasks: set[asyncio.Task[None]] = set()
         self._direct_reads: set[int] = set()
         self._checked_at = 0.0
@@ -191,22 +192,31 @@ class Tailer:
         else:
             tail.deliver(batch)
             if tail.unverified is not None:
-                self._spawn(self._check_leader(tail), "seekpoint-leader")
+                self._spawn(self._check_log(tail, self._truncation.after_change_of_leader), "seekpoint-leader")
 
     def take_written(self, records: Sequence[Record]) -> None:
-        """Deliver records that this node has written and that every reader has, where they follow what was read.
+        """Deliver records of this node that are acknowledged, where they follow what was read without a gap.
 
         A read would return the same. Where a record of another writer lies between, the partition is read as always.
+        An acknowledgement does not tell of a log that has lost its end: the newest record is read within
+        ``confirm_interval_s``, and when the leader has changed.
         """
-        for partition, group in groupby(records, key=attrgetter("partition")):
-            tail, found = self._tails.get(partition), list(group)
-            first, last = found[0].offset, found[-1].offset
-            if tail is not None and tail.position == first and not tail.broken and last - first + 1 == len(found):
-                tail.moved_at = tail.read_at = self._now()
-                tail.deliver(TailBatch(partition, [one.key for one in found], found.__getitem__, last + 1))
-                self._follower.passed(partition, last + 1)
-                if not self._is_awaited():
-                    self._follower.rest()
+        found: dict[int, list[Record]] = {}
+        for record in records:
+            found.setdefault(record.partition, []).append(record)
+        for partition, own in found.items():
+            tail = self._tails.get(partition)
+            if tail is not None:
+                self._take(tail, own)
+
+    def _take(self, tail: PartitionTail, own: list[Record]) -> None:
+        if own[0].offset < tail.position:  # the thread was faster
+            own = [one for one in own if one.offset >= tail.position]
+        if not own or tail.broken or own[-1].offset - tail.position >= len(own):
+            return
+        tail.moved_at = tail.read_at = self._now()
+        tail.take(own, tail.moved_at)
+        self._follower.passed(tail.partition, tail.position)
 
     # --- direct reads, where the tail breaks or stays silent
     def _read_directly(self, tail: PartitionTail) -> None:
@@ -270,24 +280,11 @@ class Tailer:
         while (batch := await self._run(lambda: next(batches, None))) is not None:
             tail.deliver(_tail_batch(tail.partition, batch))
 
-    async def _check_leader(self, tail: PartitionTail) -> None:
-        """Stop the listeners unless the new leader has the last record that the former one had."""
-        last, tail.unverified = tail.unverified, None
-        if last is None:
-            return
-        try:
-            epoch = await self._run(lambda: self._reader.leader_epoch_at(tail.partition, last.offset))
-        except SeekpointError as exc:
-            logger.warning("a new leader cannot be asked: %s", exc)
-            return
-        if epoch not in (-1, last.leader_epoch):
-            self._fail_all(
-                tail,
-                LogTruncated(
-                    "another leader epoch: the log was truncated",
-                    partition=tail.partition, offset=last.offset, expected=last.leader_epoch, leader_epoch=epoch,
-                ),
-            )  # fmt: skip
+    async def _check_log(self, tail: PartitionTail, check: Callable[[PartitionTail], Awaitable[Any]]) -> None:
+        error = await check(tail)
+        if error is not None:
+            logger.error("following found: %s", error)
+            self.stop_following(tail, error)
 
     def stop_following(self, tail: PartitionTail, error: SeekpointError) -> None:
         """Stop following a partition whose log cannot be read on, and fail its listeners with ``error``.
@@ -345,6 +342,8 @@ class Tailer:
             self._check_broken(tail)
         elif tail.target:
             self._follower.wake()
+        if tail.taken is not None and now - tail.taken.since > self._read_back_s and not tail.is_checking:
+            self._spawn(self._check_log(tail, self._truncation.of_taken), "seekpoint-read-back")
         if not (tail.listeners or tail.followers or tail.target or tail.observer) and now - tail.moved_at > _FORGET_S:
             del self._tails[tail.partition]
             self._follower.end(tail.partition)

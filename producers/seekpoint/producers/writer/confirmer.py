@@ -1,4 +1,4 @@
-"""Confirmation (rule O4): the fold applies the acknowledged entries once the tailer has read them.
+"""Confirmation (rule O4): the fold applies the acknowledged entries once the tailer has come to them.
 
 One tail serves all callers that wait in a partition. A failed read fences nobody: it only makes callers wait.
 """
@@ -67,7 +67,7 @@ class Confirmer:
         return self._tailer.tail_from(handle.partition, handle.position)
 
     async def confirm(self, handle: Handle, offset: int) -> None:
-        """Return once the acknowledged entry at ``offset`` is read back. The caller checks the handle."""
+        """Return once the acknowledged entry at ``offset`` is folded. The caller checks the handle."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self.wait_for(handle, offset + 1)

@@ -222,7 +222,7 @@ class Handle:
         Afterwards either every own acknowledged entry below ``position`` is confirmed, or the handle is fenced
         (``status`` CLOSED). Raises ``LogTruncated`` if an acknowledged entry is not at its offset.
         """
-        foreign = False
+        foreign, before = False, self.position
         for record in records:
             if record.offset < self.position:
                 continue
@@ -232,7 +232,7 @@ class Handle:
             else:
                 foreign = self._absorb_other(record) or foreign
         self.position = max(self.position, position)
-        self._settle(foreign)
+        self._settle(foreign, before)
 
     def _absorb_own(self, offset: int, entry: Entry) -> None:
         verdict = advance(self._base, offset, entry, self.limits)
@@ -272,11 +272,11 @@ class Handle:
             self.acknowledge(pending, offset)
         return True
 
-    def _settle(self, foreign: bool) -> None:
+    def _settle(self, foreign: bool, before: int) -> None:
         below = [offset for offset in self._acked if offset < self.position]
         owns = self.ended or self._base.owner == self.claim_id or self._base.owner in self.healing_claims
         if owns:
-            self._check_applied(below)
+            self._check_applied(below, before)
         if below:
             self._acknowledged_draft = None  # it may lack these entries, which are dropped below
         for offset in below:
@@ -286,13 +286,16 @@ class Handle:
         elif foreign:
             self._rebuild()
 
-    def _check_applied(self, below: list[int]) -> None:
-        """Raise unless every acknowledged entry below the position is applied: the owner has not changed."""
+    def _check_applied(self, below: list[int], before: int) -> None:
+        """Raise unless every acknowledged entry below the position is applied: the owner has not changed.
+
+        What lies below ``before`` was acknowledged at an offset where other records had been read.
+        """
         seq = self._acked[below[-1]].seq if below else None
         if seq is None or seq <= self._base.seq:
             return
         process_id, partition, offset = self.process_id, self.partition, below[-1]
-        if self._base.degraded is not None:
+        if self._base.degraded is not None and below[0] >= before:
             raise ProcessDegraded(
                 "acknowledged entries lie behind a gap", expected_seq=self._base.seq + 1,
                 process_id=process_id, partition=partition, offset=offset,

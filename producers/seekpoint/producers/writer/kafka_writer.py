@@ -18,7 +18,7 @@ from seekpoint.consumers.kafka.kafka_errors import CLOCK, REFUSES, translated
 from seekpoint.schemas.config.extras import kafka_missing
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendRefused, InvalidSetting, JournalUnavailable, SeekpointError
-from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord
+from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord, Record
 
 try:
     from confluent_kafka import KafkaError, KafkaException, Producer
@@ -91,7 +91,7 @@ class KafkaAppender:
         self._settings = settings
         self._topic = settings.topic_name(kind)
         self._deliver = deliver
-        self._answered: list[tuple[DeliveryReport, int, int]] = []
+        self._answered: list[tuple[DeliveryReport, ProducerRecord]] = []
         self._unanswered: Counter[int] = Counter()
         """How many records of each partition librdkafka has."""
         self._waiting: dict[int, list[dict[str, Any]]] = {}
@@ -117,12 +117,9 @@ class KafkaAppender:
             self._busy.set()
         by_partition: dict[int, list[dict[str, Any]]] = {}
         for record in records[:taken]:
-            size = len(record.key) + len(record.value)
             message = {
-                "key": record.key,
-                "value": record.value,
-                "callback": partial(self._on_delivery, record.token, size, record.partition),
-            }
+                "key": record.key, "value": record.value, "callback": partial(self._on_delivery, record)
+            }  # fmt: skip
             by_partition.setdefault(record.partition, []).append(message)
         with self._sending:
             for partition, messages in by_partition.items():
@@ -148,7 +145,7 @@ class KafkaAppender:
                 if full or self._retired:
                     break
                 self._open_records += 1
-                self._open_bytes += len(record.key) + len(record.value)
+                self._open_bytes += _size(record)
                 taken += 1
         return taken
 
@@ -165,20 +162,24 @@ class KafkaAppender:
             refused = message.get("_error") or (reason if queued == 0 else None)
             if refused is not None:
                 lost = self._refusal(refused)
-                token, size, _ = message["callback"].args
+                [record] = message["callback"].args
                 self._unanswered[partition] -= 1
-                self._done(size)
-                self._deliver([DeliveryReport(token, -1, lost)])
+                self._done(_size(record))
+                self._deliver([DeliveryReport(record.token, -1, lost)])
 
     def _refusal(self, refused: object) -> SeekpointError:
         if isinstance(refused, KafkaError):
             return self._failure(refused)
         return JournalUnavailable(f"the producer refused a record: {self._settings.scrub(str(refused))}")
 
-    def _on_delivery(self, token: object, size: int, partition: int, error: KafkaError | None, message: Any) -> None:
-        failure = None if error is None else self._failure(error)
-        report = DeliveryReport(token, message.offset() if failure is None else -1, failure)
-        self._answered.append((report, size, partition))
+    def _on_delivery(self, record: ProducerRecord, error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            report = DeliveryReport(record.token, -1, self._failure(error))
+        else:
+            partition, key, value, token = record
+            offset, (_, timestamp_ms) = message.offset(), message.timestamp()
+            report = DeliveryReport(token, offset, None, Record(partition, offset, timestamp_ms, key, value))
+        self._answered.append((report, record))
 
     def _failure(self, error: KafkaError) -> SeekpointError:
         """Return the error of a record that is not acknowledged: ``AppendRefused`` if Kafka would refuse it again."""
@@ -219,15 +220,15 @@ class KafkaAppender:
     def _hand_over(self) -> None:
         if self._answered:
             answered, self._answered = self._answered, []
-            self._done(sum(size for _, size, _ in answered), len(answered))
-            failure = next((report.error for report, _, _ in answered if report.error is not None), None)
+            self._done(sum(_size(record) for _, record in answered), len(answered))
+            failure = next((report.error for report, _ in answered if report.error is not None), None)
+            counts = Counter(record.partition for _, record in answered)
             with self._sending:
-                for _, _, partition in answered:
-                    self._unanswered[partition] -= 1
+                self._unanswered.subtract(counts)
                 self._sends_no_more = self._sends_no_more or failure is not None
-                for partition in {partition for _, _, partition in answered}:
+                for partition in counts:
                     self._send_waiting(partition)
-            self._deliver([report for report, _, _ in answered])
+            self._deliver([report for report, _ in answered])
             if failure is not None:
                 self._give_up_waiting(failure)
 
@@ -236,10 +237,10 @@ class KafkaAppender:
         with self._sending:
             self._sends_no_more = True
             waiting, self._waiting = self._waiting, {}
-        lost = [message["callback"].args for messages in waiting.values() for message in messages]
+        lost: list[ProducerRecord] = [one["callback"].args[0] for messages in waiting.values() for one in messages]
         if lost:
-            self._done(sum(size for _, size, _ in lost), len(lost))
-            self._deliver([DeliveryReport(token, -1, failure) for token, _, _ in lost])
+            self._done(sum(map(_size, lost)), len(lost))
+            self._deliver([DeliveryReport(record.token, -1, failure) for record in lost])
 
     def retire(self, drain_s: float) -> None:
         """Wait ``drain_s`` for open records, purge the others, answer all of them, end the thread."""
@@ -258,6 +259,10 @@ class KafkaAppender:
         self._stop.set()
         self._busy.set()
         self._poller.join(timeout=5.0)
+
+
+def _size(record: ProducerRecord) -> int:
+    return len(record.key) + len(record.value)
 
 
 def _clock_limits(settings: Settings, topic: str) -> dict[str, str]:

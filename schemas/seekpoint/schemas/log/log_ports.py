@@ -105,7 +105,7 @@ class DeliveryReport(NamedTuple):
     offset: int
     error: SeekpointError | None
     record: Record | None = None
-    """The record, if the log knows that every reader has it by now: then nobody has to read it back."""
+    """The record as a reader gets it, unless the log does not say. Who has read all before it need not read it back."""
 
 
 class LogReader(Protocol):

@@ -229,7 +229,11 @@ class MemoryAppender:
         return len(records)
 
     def _append(self, record: ProducerRecord) -> DeliveryReport:
-        return DeliveryReport(record.token, self._log.append(record.partition, record.key, record.value), None)
+        partition, key, value, token = record
+        offset = self._log.append(partition, key, value)
+        at = self._log._partitions[partition]
+        is_readable = at.hidden_from is None  # behind a transaction on Kafka, offsets have a hole
+        return DeliveryReport(token, offset, None, at.records[offset - at.records[0].offset] if is_readable else None)
 
     def retire(self, drain_s: float) -> None:
         """Report each unacknowledged record as failed."""
