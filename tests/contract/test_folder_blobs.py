@@ -52,10 +52,10 @@ def test_a_put_makes_its_folder_again_when_another_call_erases_it(
     failures: list[OSError] = [FileExistsError(17, "File exists"), FileNotFoundError(2, "No such file")] * 10
     mkdir = Path.mkdir
 
-    def erased_meanwhile(path: Path, *args: int, **options: bool) -> None:
+    def erased_meanwhile(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
         if failures:
             raise failures.pop()
-        mkdir(path, *args, **options)
+        mkdir(path, mode, parents, exist_ok)
 
     monkeypatch.setattr(Path, "mkdir", erased_meanwhile)
     store.put(FOLDER, DIGEST, b"bytes")
