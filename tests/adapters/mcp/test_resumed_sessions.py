@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,47 +14,10 @@ import httpx
 import pytest
 from mcp import Client
 
-import mcp_program
+from mcp_sessions import Server, Session, begin, start, stop, told
 from seekpoint.compose import LocalCluster, create_topics_sync
 
-VERSION = "2025-11-25"
-
-
-@dataclass(frozen=True)
-class Server:
-    """A program that serves."""
-
-    url: str
-    port: int
-    program: subprocess.Popen[str]
-
-    def kill(self) -> None:
-        """End it at once."""
-        self.program.kill()
-        self.program.wait()
-
-
-def start(journal_url: str | None, **given: str) -> Server:
-    """Start a server, and wait until it listens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, mcp_program.__file__, str(port), *([] if journal_url is None else [journal_url])]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SEEKPOINT_")}
-    program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**kept, **given})
-    assert program.stdout is not None
-    assert program.stdout.readline() == "listening\n"
-    return Server(f"http://127.0.0.1:{port}/mcp", port, program)
-
-
-def stop(server: Server) -> None:
-    """End a server as a fleet does."""
-    if server.program.poll() is None:
-        server.program.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            server.program.wait(10)
-    server.kill()
-    assert server.program.stdout is not None
-    server.program.stdout.close()
+PROGRAM = "mcp_program"
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +29,7 @@ def journal_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def servers(journal_url: str) -> Iterator[tuple[Server, Server]]:
     """Two nodes of one journal, which no test kills."""
-    both = start(journal_url), start(journal_url)
+    both = start(PROGRAM, journal_url), start(PROGRAM, journal_url)
     yield both
     for server in both:
         stop(server)
@@ -86,76 +42,6 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-@dataclass
-class Session:
-    """A session, spoken by hand."""
-
-    http: httpx.AsyncClient
-    id: str
-    token: str | None = None
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Return what each request of the session has."""
-        found = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": VERSION}
-        return {**found, "Mcp-Session-Id": self.id}
-
-    async def post(self, url: str, number: Any, method: str, **params: Any) -> list[tuple[str, Any]]:
-        """Return the events of a request."""
-        async with self.asking(url, number, method, **params) as events:
-            return [one async for one in events]
-
-    @asynccontextmanager
-    async def asking(
-        self, url: str, number: Any, method: str, **params: Any
-    ) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
-        """Send a request, and read its events while they come."""
-        body = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        async with self.http.stream("POST", url, json=body, headers=self.headers) as response:
-            assert response.status_code == 200, await response.aread()
-            yield events_of(response)
-
-    @asynccontextmanager
-    async def resuming(self, url: str, event_id: str) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
-        """Go on behind an event."""
-        headers = {**self.headers, "Last-Event-ID": event_id}
-        async with self.http.stream("GET", url, headers=headers) as response:
-            assert response.status_code == 200, await response.aread()
-            yield events_of(response)
-
-    async def resumed(self, url: str, event_id: str) -> list[tuple[str, Any]]:
-        """Return all events behind an event, until the server ends the stream."""
-        async with self.resuming(url, event_id) as events, asyncio.timeout(15):
-            return [one async for one in events]
-
-
-async def events_of(response: httpx.Response) -> AsyncIterator[tuple[str, Any]]:
-    """Yield the id and the message of each event; of an event that begins a stream the message is None."""
-    event_id, data = "", ""
-    async for line in response.aiter_lines():
-        name, _, value = line.partition(":")
-        if name == "id":
-            event_id = value.strip()
-        elif name == "data":
-            data += value.strip()
-        elif not line and event_id:
-            yield event_id, json.loads(data) if data else None
-            event_id, data = "", ""
-
-
-async def begin(http: httpx.AsyncClient, url: str) -> Session:
-    """Begin a session, as a client does."""
-    hello = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"}}
-    headers = {"Accept": "application/json, text/event-stream"}
-    body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
-    answer = await http.post(url, json=body, headers=headers)
-    assert answer.status_code == 200, answer.text
-    session = Session(http, answer.headers["mcp-session-id"])
-    done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert (await http.post(url, json=done, headers=session.headers)).status_code == 202
-    return session
-
-
 def steps(folder: Path, count: int) -> dict[str, Any]:
     """Return the parameters of a call of the tool ``steps``."""
     arguments = {"count": count, "folder": str(folder)}
@@ -166,17 +52,6 @@ def allow(folder: Path, *numbers: int) -> None:
     """Let these steps be reported."""
     for number in numbers:
         (folder / str(number)).touch()
-
-
-def told(events: list[tuple[str, Any]]) -> list[Any]:
-    """Return the steps that were reported, and the text of the answer."""
-    found: list[Any] = []
-    for _, message in events:
-        if message is not None and "result" in message:
-            found.append(message["result"]["content"][0]["text"])
-        elif message is not None:
-            found.append(message["params"]["progress"])
-    return found
 
 
 async def call_and_lose(session: Session, url: str, folder: Path, count: int) -> list[tuple[str, Any]]:
@@ -214,7 +89,7 @@ async def kill_and_resume(http: httpx.AsyncClient, first: Server, second: Server
 
 async def test_another_node_answers_after_a_kill(http: httpx.AsyncClient, journal_url: str, tmp_path: Path) -> None:
     """What the client has not got comes from the journal, once and in order, and the session goes on there."""
-    first, second = start(journal_url), start(journal_url)
+    first, second = start(PROGRAM, journal_url), start(PROGRAM, journal_url)
     try:
         await kill_and_resume(http, first, second, tmp_path)
     finally:
@@ -233,7 +108,7 @@ async def test_another_node_answers_on_kafka(http: httpx.AsyncClient, cluster: L
         "SEEKPOINT_REDIS_URL": "none",
         "SEEKPOINT_PARTITIONS": "2",
     }
-    first, second = start(None, **given), start(None, **given)
+    first, second = start(PROGRAM, **given), start(PROGRAM, **given)
     try:
         await kill_and_resume(http, first, second, tmp_path)
     finally:
@@ -368,7 +243,7 @@ async def test_the_client_of_the_sdk_gets_its_answer_from_another_node(
     http: httpx.AsyncClient, journal_url: str, tmp_path: Path, servers: tuple[Server, Server]
 ) -> None:
     """It reconnects by itself through a load balancer, and its call returns as if nothing had happened."""
-    doomed = start(journal_url)
+    doomed = start(PROGRAM, journal_url)
     balancer = Balancer(doomed)
     listening = await asyncio.start_server(balancer.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
