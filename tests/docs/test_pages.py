@@ -147,3 +147,13 @@ def test_files_that_the_architecture_names_exist(page: Path) -> None:
     for name in named:
         root, _, rest = name.partition("/")
         assert (ROOT / name).exists() or (ROOT / root / "seekpoint" / root / rest).exists(), name
+
+
+def test_each_adapter_has_a_test_that_kills_it() -> None:
+    """The row of each adapter names tests that exist, and no page of an adapter lacks a row."""
+    text = (DOCS / "adapters" / "index.md").read_text()
+    rows = [row for row in text.splitlines() if row.startswith("| ") and "::" in row]
+    assert len(rows) == len([*(DOCS / "adapters").glob("*.md")]) - 1
+    for row in rows:
+        for path, name in re.findall(r"`([\w/]+\.py)::(\w+)`", row):
+            assert f"def {name}(" in (ROOT / "tests" / "adapters" / path).read_text(), row
