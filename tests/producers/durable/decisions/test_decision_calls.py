@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -18,8 +18,14 @@ from seekpoint.producers.durable.decisions.decision_runs import tool_calls_in
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.durable.decisions.prompts import Prompts, requests_in
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
+from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence, UnserializableValue
 from seekpoint.schemas.log.memory_log import MemoryLog
+
+
+class Worded(TypedDict):
+    """A response with a text."""
+
+    text: str
 
 
 async def test_a_decision_is_asked_once() -> None:
@@ -128,6 +134,38 @@ async def test_an_answer_that_fits_no_entry_is_paid_for_and_not_asked_again() ->
     assert len(model.asked) == 1
     assert (made.outcome, made.response, made.cost_usd) == ("failed", "null", "0.00007")
     assert made.usage == '{"input_tokens":10,"output_tokens":5}'
+
+
+@pytest.mark.parametrize("odd", [float("nan"), "\ud800", 10**5000, object()], ids=["nan", "half", "large", "object"])
+async def test_an_answer_that_is_no_json_is_paid_for(odd: Any) -> None:
+    """Its usage is recorded with the failure, and not with that of a later attempt that has no answer."""
+    model = Model({**ANSWER, "model": odd})
+    async with Node.in_memory() as node:
+        node.prices = Prices({"m-1": {"input": "2", "output": "10"}})
+        async with node.open("p") as process:
+            with pytest.raises((UnserializableValue, LimitExceeded)):
+                await process.decide("plan", model, REQUEST)
+        (made,) = await bodies(node, "p", b.DecisionMade)
+    assert (made.outcome, made.model, made.cost_usd) == ("failed", "m-1", "0.00007")
+
+
+async def test_the_usage_of_an_attempt_is_not_that_of_the_next_one() -> None:
+    """The first answer is not of the type that the annotation names, the second attempt has no answer."""
+    answers: list[Any] = [{**ANSWER, "text": 1}, ConnectionError("away")]
+
+    async def ask(request: Any) -> Worded:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    async with Node.in_memory() as node:
+        async with node.open("p") as process:
+            with pytest.raises(ConnectionError):
+                await process.decide("plan", ask, REQUEST, retry=Retry(attempts=2, backoff_s=0))
+        first, second = await bodies(node, "p", b.DecisionMade)
+    assert (first.outcome, first.usage is not None) == ("retry", True)
+    assert (second.outcome, second.usage) == ("failed", None)
 
 
 async def test_more_cached_than_read_is_not_less_than_nothing() -> None:

@@ -15,7 +15,7 @@ from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.steps.step_calls import Attempts, journaled
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line
-from seekpoint.schemas.errors import InvalidSetting, ReplayDivergence
+from seekpoint.schemas.errors import InvalidSetting, InvalidValue, LimitExceeded, ReplayDivergence, UnserializableValue
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ class DecisionAttempts(Attempts):
     live: LiveChunks | None = None
     """Where the chunks go that are read while the decision runs; None if nobody reads them before it ends."""
     spent: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What the response says of its model and usage: they are recorded also if it is too large to be recorded."""
+    """What the response says of its model and usage: they are recorded also if it cannot be recorded."""
 
     def _start(self) -> float:
         process, place, work = self.process, self.place, self.work
-        began = process.clock.monotonic()
+        began, self.spent = process.clock.monotonic(), {}
         written = self.prompts.shortened(place.key, self.request, process.limits)
         process.send(
             b.DecisionStarted(
@@ -101,22 +101,28 @@ class DecisionAttempts(Attempts):
         await super()._fail(error, began)
 
     async def _succeed(self, value: Any, began: float) -> Any:
-        text, result = journaled(value, self.work.kind, self.place.key, self.process, self.work.call)
-        if self.work.kind is not None:
-            value = load(text)
-        usage = self._usage_of(value, result)
         request = self.request
         requested = request.get("model") if isinstance(request, Mapping) else None
-        model = model_in(value) or (requested if isinstance(requested, str) else None)
+        asked = requested if isinstance(requested, str) else None
+        try:
+            text, result = journaled(value, self.work.kind, self.place.key, self.process, self.work.call)
+        except (InvalidValue, LimitExceeded, UnserializableValue):  # it was paid for
+            self._note_spent(asked, self._usage_of(value, value))
+            raise
+        if self.work.kind is not None:
+            value = load(text)
+        self._note_spent(model_in(value) or asked, self._usage_of(value, result))
+        calls = tool_calls_in(value)
+        await self._record(began, response=text, tool_calls=None if calls is None else dump(calls))
+        return result
+
+    def _note_spent(self, model: str | None, usage: Usage | None) -> None:
         prices = self.process.session.prices
         cost = None if prices is None else prices.cost(model, usage)
-        calls = tool_calls_in(value)
         self.spent = {
             "model": model, "usage": None if usage is None else dump(usage.to_dict()),
             "cost_usd": None if cost is None else format(cost, "f"),
         }  # fmt: skip
-        await self._record(began, response=text, tool_calls=None if calls is None else dump(calls))
-        return result
 
     def _usage_of(self, value: Any, result: Any) -> Usage | None:
         """Return the usage in ``value``, the response as plain values; a function reads it from what the code gets."""
