@@ -11,6 +11,7 @@ from agnt5.tool import ToolRegistry
 from agnt5.workflow import WorkflowRegistry
 
 from seekpoint import Node, VirtualClock
+from seekpoint.adapters.agnt5 import SeekpointActivations
 
 
 @pytest.fixture(autouse=True)
@@ -25,4 +26,11 @@ def registries() -> Iterator[None]:
 async def node() -> AsyncIterator[Node]:
     """A node with a log in memory, whose clock skips waiting."""
     async with Node.in_memory(clock=VirtualClock()) as running:
+        yield running
+
+
+@pytest.fixture
+async def activations(node: Node) -> AsyncIterator[SeekpointActivations]:
+    """A transport."""
+    async with SeekpointActivations(node) as running:
         yield running

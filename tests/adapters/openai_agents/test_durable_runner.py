@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -18,51 +15,19 @@ from agents import (
     RunContextWrapper,
     Runner,
     ShellTool,
-    Tool,
-    ToolOutputImage,
     function_tool,
-    handoff,
     input_guardrail,
-    tool_namespace,
 )
 from agents.exceptions import UserError
 from agents.guardrail import GuardrailFunctionOutput
 from agents.items import TResponseInputItem
 from agents.testing import assistant_message, function_call
 
-from scripted_agents import RepeatableModel, Script
+from openai_runs import bodies, look, made, model, refund, run_once, running, single
 from seekpoint import Effect, MemoryLog, Node, Prices, Process, agent
 from seekpoint.adapters.openai_agents import DurableRunner, SeekpointSession, idempotency_key
 from seekpoint.errors import EffectUnknown, InvalidOption, Refused
-from seekpoint.testing import Crash, assert_replays, crash_at, history_of
-
-made: Counter[str] = Counter()
-"""How often each model call and each tool call was made, in all lives of a test's process."""
-
-
-@pytest.fixture(autouse=True)
-def _nothing_made() -> None:
-    made.clear()
-
-
-def model(name: str, script: dict[int, Any]) -> RepeatableModel:
-    """A model by what it says after so many tool outputs."""
-    says: Script = lambda number: [script[number]] if not isinstance(script[number], list) else script[number]  # noqa: E731
-    return RepeatableModel(says, lambda number: made.update([f"{name}-{number}"]))
-
-
-@function_tool
-async def look(order: str) -> str:
-    """Look an order up."""
-    made[f"look-{order}"] += 1
-    return f"{order} is paid"
-
-
-@function_tool(failure_error_function=lambda _, error: str(error))
-def refund(order: str) -> str:
-    """Pay an order back."""
-    made[idempotency_key()] += 1
-    return f"{order} is refunded"
+from seekpoint.testing import assert_replays, crash_at, history_of
 
 
 def shop() -> Agent[None]:
@@ -96,28 +61,6 @@ async def shopping(process: Process, wish: str) -> list[str]:
     runner = DurableRunner(process, effects={"refund": Effect.IDEMPOTENT})
     result = await runner.run(shop(), wish, session="customer-7")
     return [str(result.final_output), result.last_agent.name]
-
-
-@dataclass
-class Order:
-    """What the SDK turns into a text."""
-
-    number: int
-
-
-def running(build: Callable[[], Agent[Any]], **how: Any) -> Any:
-    """An agent of Seekpoint that runs the agent of the SDK."""
-
-    @agent("runs")
-    async def runs(process: Process, wish: str) -> Any:
-        return (await DurableRunner(process, **how).run(build(), wish)).final_output
-
-    return runs
-
-
-def single(script: dict[int, Any], tools: list[Tool], **more: Any) -> Callable[[], Agent[Any]]:
-    """One agent with a script."""
-    return lambda: Agent(name="one", model=model("main", script), tools=tools, **more)
 
 
 # --- crashes
@@ -287,158 +230,19 @@ async def test_runs_inside_of_a_run_are_durable_too() -> None:
     assert made["poet-0"] == 2
 
 
-# --- tools
-async def test_outputs_are_the_same_in_a_replay() -> None:
-    """Parts for the model, plain values, and what the SDK turns into a text."""
-
-    @function_tool
-    async def image() -> ToolOutputImage:
-        return ToolOutputImage(image_url="https://example.org/a.png")
-
-    @function_tool
-    async def order() -> Order:
-        return Order(7)
-
-    @function_tool(failure_error_function=lambda _, error: str(error))
-    async def fails() -> str:
-        raise ValueError("no such order")
-
-    @function_tool
-    async def rows() -> dict[str, Any]:
-        return {"rows": [1, 2.5, None]}
-
-    tools: list[Tool] = [image, order, fails, rows]
-    calls = [function_call(tool.name, {}, call_id=f"c-{tool.name}") for tool in tools]
-    runs = running(single({0: calls, 4: assistant_message("done")}, tools))
-    crash = crash_at(call="model:1", when="unsent")
-    assert await crash.run(runs, "case-1", "hello") == "done"
-    await assert_replays(runs, crash.history())
-    request = _request(crash, "model:1")
-    for text in ("https://example.org/a.png", "Order(number=7)", "no such order", "rows"):
-        assert text in request
-
-
-async def test_a_number_that_json_does_not_have_is_recorded_as_its_text() -> None:
-    """As the SDK shows it to the model."""
-
-    @function_tool
-    async def ratio() -> float:
-        made["ratio"] += 1
-        return float("nan")
-
-    @function_tool
-    async def ratios() -> dict[str, list[float]]:
-        made["ratios"] += 1
-        return {"found": [1.5, float("inf")]}
-
-    calls = [function_call("ratio", {}, call_id="c1"), function_call("ratios", {}, call_id="c2")]
-    semantics = dict.fromkeys(("ratio", "ratios"), Effect.AT_MOST_ONCE)
-    runs = running(single({0: calls, 2: assistant_message("done")}, [ratio, ratios]), effects=semantics)
-    crash = crash_at(call="model:1", when="unsent")
-    assert await crash.run(runs, "case-1", "hello") == "done"
-    request = _request(crash, "model:1")
-    assert "nan" in request
-    assert "{'found': [1.5, inf]}" in request
-    assert (made["ratio"], made["ratios"]) == (1, 1)
-
-
-@pytest.mark.parametrize("semantics", [Effect.AT_MOST_ONCE, None])
-async def test_a_tool_whose_result_is_lost_is_not_to_be_called_again(semantics: Effect | None) -> None:
-    """It has run. The SDK's own text asks the model to try again. A text of one's own is left as it is."""
-
-    @function_tool
-    async def pay() -> str:
-        made["pay"] += 1
-        return "paid" * 1_000_000
-
-    @function_tool(failure_error_function=lambda _, error: f"told: {type(error).__name__}")
-    async def order() -> str:
-        return "order" * 1_000_000
-
-    calls = [function_call("pay", {}, call_id="c1"), function_call("order", {}, call_id="c2")]
-    script = {0: calls, 2: assistant_message("done")}
-    runs = running(single(script, [pay, order]), effects={} if semantics is None else {"pay": semantics})
-    crash = crash_at(call="model:1", when="unsent")
-    assert await crash.run(runs, "case-1", "hello") == "done"
-    request = _request(crash, "model:1")
-    assert "The tool has run" in request
-    assert "told: LimitExceeded" in request
-    assert "try again" not in request
-    assert made["pay"] == 1
-    await assert_replays(runs, crash.history())
-
-
-async def test_a_time_out_of_a_tool_is_recorded() -> None:
-    """The next run tells the model the same, though the tool would be quicker then."""
-
-    @function_tool(timeout=0.01)
-    async def slow() -> str:
-        made["slow"] += 1
-        await asyncio.sleep(1 if made["slow"] <= 3 else 0)
-        return "in time"
-
-    runs = running(single({0: function_call("slow", {}, call_id="c1"), 1: assistant_message("done")}, [slow]))
-    crash = crash_at(call="model:1", when="unsent")
-    assert await crash.run(runs, "case-1", "hello") == "done"
-    request = _request(crash, "model:1")
-    assert "timed out after 0.01 seconds" in request
-
-
 # --- bad input
 async def test_what_cannot_be_recorded_is_refused() -> None:
     """Before any call is made."""
     shell = ShellTool(executor=lambda request: "")
     with pytest.raises(Refused, match=r"name=shell.*function_tool"):
-        await _run(running(single({0: assistant_message("hi")}, [shell])))
+        await run_once(running(single({0: assistant_message("hi")}, [shell])))
     with pytest.raises(InvalidOption, match=r"no agent has a tool.*option=refnd.*refund"):
-        await _run(running(single({}, [refund]), effects={"refnd": Effect.AT_MOST_ONCE}))
+        await run_once(running(single({}, [refund]), effects={"refnd": Effect.AT_MOST_ONCE}))
     with pytest.raises(ValueError, match="sometimes"):
-        await _run(running(single({}, [refund]), effects={"refund": "sometimes"}))
+        await run_once(running(single({}, [refund]), effects={"refund": "sometimes"}))
     with pytest.raises(Refused, match="no tool call"):
         idempotency_key()
     assert not made
-
-
-def _paying(name: str, tools: list[Tool], first: int = 0) -> Agent[Any]:
-    call = function_call("refund", {"order": "o1"}, call_id=f"{name}-1", namespace=_namespace_of(tools))
-    return Agent(name=name, model=model(name, {first: call, first + 1: assistant_message("paid")}), tools=tools)
-
-
-def _namespace_of(tools: list[Tool]) -> str | None:
-    found = getattr(tools[0], "qualified_name", "").rpartition(".")[0]
-    return found or None
-
-
-def _in_a_namespace() -> Agent[Any]:
-    return _paying("one", [*tool_namespace(name="shop", description="The shop", tools=[refund])])
-
-
-def _behind_a_handoff() -> Agent[Any]:
-    money = _paying("money", [refund], first=1)
-    return Agent(
-        name="front", model=model("front", {0: function_call("transfer_to_money", {}, call_id="h")}),
-        handoffs=[handoff(money)],
-    )  # fmt: skip
-
-
-def _in_an_agent_that_is_a_tool() -> Agent[Any]:
-    money = _paying("money", [refund])
-    script = {0: function_call("ask", {"input": "pay"}, call_id="t"), 1: assistant_message("paid")}
-    return Agent(name="front", model=model("front", script), tools=[money.as_tool("ask", "Ask")])
-
-
-@pytest.mark.parametrize("effect", ["refund", "shop.refund"])
-@pytest.mark.parametrize("build", [_in_a_namespace, _behind_a_handoff, _in_an_agent_that_is_a_tool])
-async def test_a_declared_effect_is_one_wherever_its_tool_is(build: Callable[[], Agent[Any]], effect: str) -> None:
-    """In a namespace, behind a handoff, or in an agent that is a tool; a name that nobody has is refused."""
-    declared = {effect: Effect.AT_MOST_ONCE}
-    if effect == "shop.refund" and build is not _in_a_namespace:
-        with pytest.raises(InvalidOption, match=r"effects names tools: refund"):
-            await _run(running(build, effects=declared))
-        return
-    async with Node.in_memory() as node:
-        assert await node.run(running(build, effects=declared), "case-1", "pay") == "paid"
-        assert len(await bodies(node, "effect_settled")) == 1
 
 
 async def test_credentials_are_not_recorded() -> None:
@@ -469,19 +273,4 @@ async def test_a_blocking_run_inside_of_a_run_is_refused() -> None:
         return str(Runner.run_sync(poet, "write").final_output)
 
     with pytest.raises(UserError, match="one event loop"):
-        await _run(running(single({0: function_call("poem", {}, call_id="c1")}, [poem])))
-
-
-async def bodies(node: Node, kind: str) -> list[Any]:
-    """The entries of a kind that the process has."""
-    return [one.entry.body async for one in node.entries("case-1", kinds=[kind])]
-
-
-def _request(crash: Crash, key: str) -> str:
-    bodies: list[Any] = [entry.body for entry in crash.history()]
-    return next(str(body.request) for body in bodies if body.KIND == "decision_started" and body.key == key)
-
-
-async def _run(runs: Any) -> None:
-    async with Node.in_memory() as node:
-        await node.run(runs, "case-1", "hello")
+        await run_once(running(single({0: function_call("poem", {}, call_id="c1")}, [poem])))

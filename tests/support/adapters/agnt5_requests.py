@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any
 
+import pytest
 from agnt5.activation import (
     ActivationDecision,
     ActivationFailureReceipt,
@@ -13,10 +16,15 @@ from agnt5.activation import (
     ActivationUsage,
     BeginActivationRequest,
 )
+from agnt5.exceptions import ActivationError, ActivationErrorCode
 
+from seekpoint import Node
 from seekpoint.adapters.agnt5 import SeekpointActivations, input_digest
 
-__all__ = ["asked", "completed", "failed"]
+__all__ = ["PROCESS", "asked", "completed", "failed", "record_of", "refused"]
+
+PROCESS = "agnt5/shop/run-1"
+"""The process of the run ``run-1``."""
 
 
 def asked(
@@ -55,3 +63,17 @@ async def failed(
         "external_outcome_certainty": "UNKNOWN", "evidence": (),
     }  # fmt: skip
     return await activations.fail(**{**found, **more})
+
+
+@asynccontextmanager
+async def refused(code: ActivationErrorCode) -> AsyncIterator[pytest.ExceptionInfo[ActivationError]]:
+    """Expect a refusal with a code."""
+    with pytest.raises(ActivationError) as caught:
+        yield caught
+    assert caught.value.code is code
+
+
+async def record_of(node: Node, decision: ActivationDecision) -> dict[str, Any]:
+    """The record in the newest state."""
+    found: dict[str, Any] = (await node.recover(PROCESS)).state.value(decision.activation_id)
+    return found

@@ -150,7 +150,17 @@ def axe_source() -> str | None:
         if npm is None:
             return None
         folder.mkdir(parents=True, exist_ok=True)
-        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder), "axe-core@4"]
+        command = [
+            npm,
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--prefer-offline",
+            "--prefix",
+            str(folder),
+            "axe-core@4",
+        ]
         if subprocess.run(command, capture_output=True, check=False, timeout=90).returncode != 0:
             return None
     return script.read_text()
