@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seekpoint.producers.tail.partition_tail import PartitionTail
+from seekpoint.producers.tail.partition_tail import PartitionTail, Taken
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch
@@ -80,3 +80,15 @@ def test_all_who_follow_a_process_get_its_records_beside_its_handle() -> None:
     tail.detach(one)
     tail.detach(other)
     assert not tail.followers
+
+
+def test_what_was_taken_ends_where_a_read_has_moved_the_position() -> None:
+    """Records of others lie between: they are not among those whose checksum is compared."""
+    tail = PartitionTail(0, 0)
+    tail.take([Record(0, 0, 0, b"p", b"a"), Record(0, 1, 0, b"p", b"b")], 1.0)
+    tail.take([Record(0, 2, 0, b"p", b"c")], 2.0)
+    assert tail.taken is not None
+    assert (tail.taken.start, tail.taken.newest.offset, tail.taken.since) == (0, 2, 1.0)
+    deliver(tail, "other")
+    tail.take([Record(0, 4, 0, b"p", b"d")], 3.0)
+    assert tail.taken == Taken.of([Record(0, 4, 0, b"p", b"d")], 3.0)

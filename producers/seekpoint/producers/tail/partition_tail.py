@@ -161,7 +161,8 @@ class PartitionTail:
 
     def take(self, records: list[Record], now: float) -> None:
         """Deliver own records from their acknowledgements: they follow the position and one another."""
-        self.taken = Taken.of(records, now) if self.taken is None else self.taken.with_next(records)
+        follows = self.taken is not None and self.taken.newest.offset + 1 == records[0].offset
+        self.taken = self.taken.with_next(records) if self.taken and follows else Taken.of(records, now)
         position = records[-1].offset + 1
         self.deliver(TailBatch(self.partition, [one.key for one in records], records.__getitem__, position))
 
@@ -201,8 +202,8 @@ class PartitionTail:
         """
         if batch.first is None or batch.last is None:
             return
-        was, now = -1 if self.last is None else self.last.leader_epoch, batch.first.leader_epoch
-        if now not in (-1, was):
+        was = -1 if self.last is None else self.last.leader_epoch
+        if {batch.first.leader_epoch, batch.last.leader_epoch} - {was, -1}:
             if self.last is not None or self.taken is not None:
                 self.unverified = self.unverified or Unverified(self.last, self.taken)
             if self.last is not None:

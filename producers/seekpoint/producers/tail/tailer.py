@@ -398,4 +398,5 @@ def _can_continue(tail: PartitionTail, error: SeekpointError) -> bool:
 
 def _tail_batch(partition: int, batch: Batch) -> TailBatch:
     records = batch.records
-    return TailBatch(partition, [record.key for record in records], records.__getitem__, batch.next_offset)
+    keys = [record.key for record in records]
+    return TailBatch(partition, keys, records.__getitem__, batch.next_offset, batch.first, batch.last)
