@@ -13,7 +13,7 @@ from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import Cancelled, JournalUnavailable, ProcessFinished
-from seekpoint.schemas.folding.fold import MAILBOX_BYTES_MAX, MAILBOX_ITEMS_MAX
+from seekpoint.schemas.folding.mailbox import MAILBOX_BYTES_MAX, MAILBOX_ITEMS_MAX
 from shells import Shell
 
 

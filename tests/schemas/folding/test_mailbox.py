@@ -8,13 +8,13 @@ from entry_examples import an_id, claim, external, own
 from folding import FINISHED, GAPPED, OWNED, RELEASED, SIGNAL, counted, folded, verdict
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.folding.fold import (
+from seekpoint.schemas.folding.fold import Verdict
+from seekpoint.schemas.folding.mailbox import (
     CONTROL_BYTES_MAX,
     CONTROL_ITEMS_MAX,
     MAILBOX_BYTES_MAX,
     MAILBOX_ITEMS_MAX,
     REMEMBERED_IDS_MAX,
-    Verdict,
     has_room,
     mail_of,
 )

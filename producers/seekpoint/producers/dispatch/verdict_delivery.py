@@ -10,7 +10,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id, process_key
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import Retryable
-from seekpoint.schemas.folding.fold import MAILBOX_BYTES_MAX, has_room, mail_of
+from seekpoint.schemas.folding.mailbox import MAILBOX_BYTES_MAX, has_room, mail_of
 from seekpoint.schemas.state.state_parts import MailItem
 from seekpoint.schemas.state.state_values import size_of
 from seekpoint.schemas.wire.codec import encode

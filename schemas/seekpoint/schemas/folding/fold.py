@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-import orjson
-
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
@@ -20,6 +18,7 @@ from seekpoint.schemas.folding.call_rules import CALL_RULES, record_write
 from seekpoint.schemas.folding.content_rules import CONTENT_RULES, Misfit, Rule, too_big
 from seekpoint.schemas.folding.deletion import delete
 from seekpoint.schemas.folding.effect_rules import open_effect, revoke
+from seekpoint.schemas.folding.mailbox import evidence_of, mail_of, remember, takes
 from seekpoint.schemas.folding.seed import apply_seed
 from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -31,29 +30,16 @@ from seekpoint.schemas.wire.avro_primitives import get_long
 from seekpoint.schemas.wire.codec import OwnerEntry
 
 __all__ = [
-    "CONTROL_BYTES_MAX",
-    "CONTROL_ITEMS_MAX",
-    "MAILBOX_BYTES_MAX",
-    "MAILBOX_ITEMS_MAX",
-    "REMEMBERED_IDS_MAX",
     "SHARED_PREFIX",
     "Verdict",
     "advance",
     "advance_owner_entry",
     "fold",
-    "has_room",
-    "mail_of",
     "try_apply",
 ]
 
 SHARED_PREFIX = "shared:"
 """The prefix of the process id of a shared value. Such a process never has an owner."""
-REMEMBERED_IDS_MAX = 1_024
-MAILBOX_ITEMS_MAX = 1_000
-MAILBOX_BYTES_MAX = 1_048_576
-CONTROL_ITEMS_MAX = 256
-CONTROL_BYTES_MAX = 262_144
-"""Extra room in a mailbox for entries that control the process, so that signals cannot displace them."""
 TEXT_CHARS_MAX = 200
 """The length to which the fold cuts texts without another bound: a node's name, a misfit's detail."""
 
@@ -125,7 +111,7 @@ def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdic
     if entry.epoch < epoch or (entry.epoch == epoch and owner is None and epoch > 0):
         draft.stale_entries += 1
         if type(body) is b.EffectSettled and not draft.finished and open_effect(draft, body.key) is not None:
-            _put_mail(draft, entry.id, _evidence(entry, body))
+            _put_mail(draft, entry.id, evidence_of(entry, body))
         return Verdict.STALE
     if entry.epoch > epoch or owner is None or entry.claim_id != owner or body.EXTERNAL:
         draft.forged_entries += 1
@@ -257,52 +243,13 @@ def _put_mail(draft: Draft, entry_id: bytes, item: MailItem) -> Verdict:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
     grown = draft.mailbox_bytes + size_of(item)
-    if draft.finished or not _has_room(draft, item, grown):
+    if draft.finished or not takes(draft, item, grown):
         draft.refused_externals += 1
         return Verdict.REFUSED
     draft.mailbox[entry_id] = item
     draft.mailbox_bytes = grown
-    _remember(draft, entry_id)
+    remember(draft, entry_id)
     return Verdict.DELIVERED
-
-
-def has_room(draft: Draft, item: MailItem) -> bool:
-    """Return whether the mailbox of ``draft`` has room for ``item`` now."""
-    return _has_room(draft, item, draft.mailbox_bytes + size_of(item))
-
-
-def _has_room(draft: Draft, item: MailItem, grown: int) -> bool:
-    items = len(draft.mailbox)
-    if items < MAILBOX_ITEMS_MAX and grown <= MAILBOX_BYTES_MAX:
-        return True
-    if items >= MAILBOX_ITEMS_MAX + CONTROL_ITEMS_MAX or grown > MAILBOX_BYTES_MAX + CONTROL_BYTES_MAX:
-        return False
-    return _is_control(draft, item)
-
-
-def _is_control(draft: Draft, item: MailItem) -> bool:
-    """Return whether ``item`` controls the process.
-
-    It does if it requests a cancel, settles an effect in doubt, or answers an open gate by its key.
-    """
-    if item.kind == b.CancelRequested.KIND:
-        return draft.cancelled is None
-    call = draft.calls.get(item.name)
-    if item.kind == b.Signal.KIND:
-        return call is not None and call.kind == "gate" and call.status == "started"
-    return open_effect(draft, item.name) is not None
-
-
-def _remember(draft: Draft, entry_id: bytes) -> None:
-    draft.remembered[entry_id] = None
-    if len(draft.remembered) > REMEMBERED_IDS_MAX:
-        del draft.remembered[next(iter(draft.remembered))]
-
-
-def _evidence(entry: Entry, body: b.EffectSettled) -> MailItem:
-    """Return the mail item with the outcome, as a former owner reports it, of an effect that is still in doubt."""
-    payload = {"outcome": body.outcome, "output": body.output, "error": body.error, "cost_usd": body.cost_usd}
-    return MailItem(entry.id, "evidence", body.key, orjson.dumps(payload).decode(), entry.actor)
 
 
 def _share(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
@@ -315,7 +262,7 @@ def _share(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     if entry.id in draft.remembered:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
-    _remember(draft, entry.id)
+    remember(draft, entry.id)
     if body.expected_version not in (-1, draft.shared_version):
         draft.refused_externals += 1
         return Verdict.REFUSED
@@ -328,22 +275,6 @@ def _share(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
 
 def _is_shared(entry: Entry) -> bool:
     return entry.process_id.startswith(SHARED_PREFIX)
-
-
-def mail_of(entry: Entry) -> MailItem | None:
-    """Return the mailbox item of an external entry; None for an entry that is no mail."""
-    body = entry.body
-    if isinstance(body, b.Signal):
-        return MailItem(entry.id, body.KIND, body.name, body.payload, entry.actor)
-    if isinstance(body, b.CancelRequested):
-        return MailItem(entry.id, body.KIND, body.reason or "", "null", entry.actor)
-    if isinstance(body, b.EffectVerdict):
-        payload = {
-            "outcome": body.outcome, "output": body.output, "error": body.error, "reason": body.reason,
-            "idempotency_key": body.idempotency_key,
-        }  # fmt: skip
-        return MailItem(entry.id, body.KIND, body.key, orjson.dumps(payload).decode(), entry.actor)
-    return None  # a body of an owner without a seq, which no owner writes
 
 
 def _submit(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
@@ -362,7 +293,7 @@ def _submit(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     if has_begun or _is_shared(entry) or too_big(grown, limits) is not None:
         draft.refused_externals += 1
         return Verdict.REFUSED
-    _remember(draft, entry.id)
+    remember(draft, entry.id)
     draft.submission, draft.content_bytes = wanted, grown
     draft.last_kind = body.KIND
     return Verdict.DELIVERED
@@ -378,7 +309,7 @@ def _control(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     if draft.finished or _is_shared(entry):
         draft.refused_externals += 1
         return Verdict.REFUSED
-    _remember(draft, entry.id)
+    remember(draft, entry.id)
     reason = None if body.reason is None else body.reason[:TEXT_CHARS_MAX]
     if isinstance(body, b.RedriveRequested):
         draft.redrive = RedriveRequest(entry.id, reason, entry.actor, body.in_doubt)
@@ -401,7 +332,7 @@ def _revoke(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     if _is_shared(entry) or not revoke(draft, body, entry.ts, limits):
         draft.refused_externals += 1
         return Verdict.REFUSED
-    _remember(draft, entry.id)
+    remember(draft, entry.id)
     draft.last_kind = body.KIND
     return Verdict.DELIVERED
 
