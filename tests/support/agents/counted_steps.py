@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from seekpoint.producers import Node, Process, register_failure
 
-__all__ = ["Counted", "Declined", "failing", "twice"]
+__all__ = ["Counted", "Declined", "failing", "fails", "twice"]
 
 
 class Counted:
@@ -46,3 +48,9 @@ async def twice(node: Node, work: Callable[[Process], Any]) -> list[Any]:
         async with node.open("p") as process:
             results.append(await work(process))
     return results
+
+
+async def fails(node: Node, run: Any, process_id: str = "p", kind: type[Exception] = Declined, **how: Any) -> None:
+    """Run it, and expect that it fails."""
+    with pytest.raises(kind):
+        await node.run(run, process_id, **how)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counted_steps import Counted, Declined
+from counted_steps import Counted, Declined, fails
 from cuts import of_kind
 from open_processes import durable_side
 from seekpoint.producers import Effect, Node, NotDone, Process, Retry, agent, check_replay
@@ -17,12 +17,7 @@ from seekpoint.producers.durable.replay.call_records import asked
 from seekpoint.producers.durable.replay.recorded_run import applied
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import EffectFailed, Refused, ReplayDivergence
-
-
-async def fails(node: Node, run: Any, process_id: str = "p", kind: type[Exception] = Declined, **how: Any) -> None:
-    with pytest.raises(kind):
-        await node.run(run, process_id, **how)
+from seekpoint.schemas.errors import EffectFailed, Refused
 
 
 async def test_a_failed_step_is_made_again_and_what_succeeded_is_not(node: Node, log: MemoryLog) -> None:
@@ -86,128 +81,6 @@ async def test_it_is_listed_as_under_way_until_it_is_made_again(node: Node, log:
     assert call.status == "started"
     found = await check_replay(run, history)
     assert (found.ok, found.ended_at) == (True, "pay:1")
-
-
-async def test_a_failure_that_the_code_caught_is_not_set_aside(node: Node, log: MemoryLog) -> None:
-    """It went another way: asked again the call might succeed, and the history would have what nobody asks for."""
-    first, second = Counted(Declined("no")), Counted(Declined("no"), "second")
-
-    @agent("a", version="1")
-    async def run(process: Process, _: Any) -> Any:
-        try:
-            return await process.step("first", first)
-        except Declined:
-            pass
-        return await process.step("second", second)
-
-    await fails(node, run)
-    assert await node.run(run, "p", retry_failed=True) == "second"
-    assert (len(first.runs), len(second.runs)) == (1, 2)
-
-
-async def test_a_failure_that_was_written_about_is_not_set_aside(node: Node, log: MemoryLog) -> None:
-    """The write stands in the history behind it; the failure is raised again, and nothing diverges."""
-    pay = Counted(Declined("no"), "paid")
-
-    @agent("a", version="1")
-    async def run(process: Process, _: Any) -> Any:
-        try:
-            return await process.step("pay", pay)
-        except Declined:
-            await process.update("status", "sorry")
-            raise
-
-    await fails(node, run)
-    await fails(node, run, retry_failed=True)
-    assert of_kind(log, b.CallsSetAside) == []
-    with pytest.raises(ReplayDivergence):  # named, it is done: who names it knows the code
-        await node.run(run, "p", retry_failed=["pay:1"])
-
-
-async def test_a_failure_about_which_the_code_asked_for_more_is_not_set_aside(node: Node, log: MemoryLog) -> None:
-    """Code in which the call succeeds would not ask for it: the run would diverge once the call was made again."""
-    pay, notify = Counted(Declined("no"), "paid"), Counted("sent")
-
-    @agent("a", version="1")
-    async def run(process: Process, _: Any) -> Any:
-        try:
-            return await process.step("pay", pay)
-        except Declined:
-            await process.step("notify", notify)
-            raise
-
-    await fails(node, run)
-    await fails(node, run, retry_failed=True)
-    assert of_kind(log, b.CallsSetAside) == []
-    assert (len(pay.runs), len(notify.runs)) == (1, 1)
-
-
-async def test_a_task_s_failure_that_was_written_about_is_not_set_aside(node: Node, log: MemoryLog) -> None:
-    """Its calls count for themselves; what the code around it asks for behind the failure counts too."""
-    pay = Counted(Declined("no"), "paid")
-
-    @agent("a", version="1")
-    async def run(process: Process, _: Any) -> Any:
-        async def branch() -> Any:
-            await process.step("look", str, 1)
-            return await process.step("pay", pay)
-
-        try:
-            return await asyncio.create_task(branch())
-        except Declined:
-            await process.update("status", "sorry")
-            raise
-
-    await fails(node, run)
-    await fails(node, run, retry_failed=True)
-    assert of_kind(log, b.CallsSetAside) == []
-
-
-async def test_what_the_code_noted_of_a_failure_does_not_say_that_it_ended_the_run(log: MemoryLog) -> None:
-    """It was cut off right behind its own note, and goes on there."""
-    pay, cuts = Counted(Declined("no"), "paid"), [1]
-
-    @agent("a", version="1")
-    async def run(process: Process, _: Any) -> str:
-        try:
-            await process.step("pay", pay)
-        except Declined as exc:
-            await process.record_error(exc)
-        if cuts:
-            raise asyncio.CancelledError(cuts.pop())
-        return "left"
-
-    async with Node.in_memory(log) as node:
-        with pytest.raises(asyncio.CancelledError):
-            await node.run(run, "p")
-    async with Node.in_memory(log) as node:
-        assert await node.run(run, "p", retry_failed=True) == "left"
-    assert len(pay.runs) == 1
-
-
-async def test_a_run_that_went_on_since_does_not_end_with_the_failure_of_the_one_before(log: MemoryLog) -> None:
-    """The code was changed, caught the failure and was cut off: asked again, the call would have no place behind it."""
-    pay, leave = Counted(Declined("no"), "paid"), Counted(asyncio.CancelledError(), "left")
-
-    @agent("a", version="1")
-    async def before(process: Process, _: Any) -> Any:
-        return await process.step("pay", pay)
-
-    @agent("a", version="2")
-    async def after(process: Process, _: Any) -> Any:
-        try:
-            await process.step("pay", pay)
-        except Declined:
-            await process.update("status", "sorry")
-            return await process.step("leave", leave)
-
-    async with Node.in_memory(log) as node:
-        await fails(node, before)
-        with pytest.raises(asyncio.CancelledError):
-            await node.run(after, "p")
-    async with Node.in_memory(log) as node:
-        assert await node.run(after, "p", retry_failed=True) == "left"
-    assert len(pay.runs) == 1
 
 
 async def test_a_fork_s_failed_run_is_told_to_try_again(node: Node) -> None:
