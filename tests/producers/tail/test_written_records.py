@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import pytest
 from idle_tailers import until_idle
 from seekpoint.producers import Node
 from seekpoint.producers.node import runtime_of
+from seekpoint.producers.tail import tail_follower
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendConflict, Fenced
 from seekpoint.schemas.log.log_ports import Record
@@ -73,6 +75,32 @@ async def test_records_of_another_node_are_read_before_the_own_one_counts(nodes:
         with pytest.raises(AppendConflict):
             await first.update("number", 0, expected_seq=19)
         assert (await first.read()).context == (await second.read()).context == {"number": 19}
+
+
+async def test_the_thread_rests_as_soon_as_a_node_writes_alone(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would read own records until nobody has waited for a while."""
+    monkeypatch.setattr(tail_follower, "_LINGER_S", 3600.0)
+    async with nodes("a") as node:
+        process = await node.open("case-7")
+        while not runtime_of(node).tailer.is_idle:
+            await process.update("step", 1)
+            await asyncio.sleep(0.01)
+        assert process.state.context == {"step": 1}
+
+
+async def test_the_threads_of_two_nodes_that_write_in_turn_do_not_rest(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would write behind the other's claim, which it has not read, and write again."""
+    monkeypatch.setattr(tail_follower, "_LINGER_S", 3600.0)
+    monkeypatch.setattr(tail_follower, "_REST_S", 0.0)
+    async with nodes("a") as here, nodes("b") as there:
+        first, second = await here.open("page-7", shared=True), await there.open("page-7", shared=True)
+        for number in range(0, 10, 2):
+            await first.update("number", number)
+            await second.update("number", number + 1)
+        await asyncio.sleep(0.5)
+        assert [runtime_of(node).tailer.is_idle for node in (here, there)] == [False, False]
 
 
 async def test_an_owner_whose_process_was_taken_is_fenced(nodes: Nodes) -> None:

@@ -105,6 +105,10 @@ class PartitionTail:
         self.unverified: Unverified | None = None
         """What was delivered before the leader changed, until the tailer has checked that the new leader has it."""
         self.is_checking = False
+        self.takes = 0
+        """How often in a row own records were taken from acknowledgements, while no other node wrote."""
+        self.read_unanswered = 0
+        """How many records were read since, which may be own ones whose acknowledgements are on their way."""
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     # --- listeners
@@ -150,6 +154,7 @@ class PartitionTail:
             if key in listeners or key in followers:
                 found.setdefault(key, []).append(batch.record(index))
         self.absence.note(batch.keys)
+        self.read_unanswered += len(batch.keys)
         self._note_leader(batch)
         self.position = max(self.position, batch.next_offset)
         for key, records in found.items():
@@ -164,7 +169,9 @@ class PartitionTail:
         follows = self.taken is not None and self.taken.newest.offset + 1 == records[0].offset
         self.taken = self.taken.with_next(records) if self.taken and follows else Taken.of(records, now)
         position = records[-1].offset + 1
+        self.takes = 0 if self.read_unanswered else self.takes + 1
         self.deliver(TailBatch(self.partition, [one.key for one in records], records.__getitem__, position))
+        self.read_unanswered = 0
 
     def _newer_part(self, batch: TailBatch) -> TailBatch:
         if batch.next_offset <= self.position:

@@ -31,6 +31,8 @@ The client wakes a longer poll every 0.2 s.
 """
 _LINGER_S = 0.5
 """The thread stops polling when nobody has waited for so long: beginning again costs some milliseconds."""
+_REST_S = 0.05
+"""The same where the node writes alone: the thread would read own records, which the event loop has."""
 _UNTAKEN_MAX = 2
 """The thread stops polling while the results of so many polls wait for the event loop."""
 
@@ -83,6 +85,11 @@ class Follower:
     def passed(self, partition: int, position: int) -> None:
         """Take note that the event loop has all records below ``position``: after a pause they are not read again."""
         self._passed[partition], self._passed_at = position, time.monotonic()
+
+    def rest(self) -> None:
+        """Pause, unless a caller has begun to wait just now: only this node writes."""
+        if time.monotonic() - self._woken_at > _REST_S:
+            self._woken_at = -math.inf
 
     @property
     def may_lag(self) -> bool:

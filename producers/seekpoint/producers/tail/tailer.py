@@ -39,6 +39,8 @@ _TICK_S, _QUIET_TICK_S = 0.25, 1.0
 _SILENCE_S = 1.0
 """How long a tail may stand still while a caller waits, before the partition is read directly."""
 _RETRY_S = 0.05
+_TAKES_ALONE = 3
+"""After so many acknowledgements in a row that told all, the node writes alone. Two nodes in turn never come to it."""
 _CHECK_S = 1.0
 _IDLE_CHECK_S = 5.0
 _FORGET_S = 10.0
@@ -144,6 +146,7 @@ class Tailer:
             raise tail.error
         if not tail.target:
             tail.moved_at = self._now()
+        tail.takes = 0
         self._follower.wake()
         if self._is_quiet:
             self._asked.set()
@@ -211,12 +214,15 @@ class Tailer:
 
     def _take(self, tail: PartitionTail, own: list[Record]) -> None:
         if own[0].offset < tail.position:  # the thread was faster
-            own = [one for one in own if one.offset >= tail.position]
+            own, count = [one for one in own if one.offset >= tail.position], len(own)
+            tail.read_unanswered = max(0, tail.read_unanswered - (count - len(own)))
         if not own or tail.broken or own[-1].offset - tail.position >= len(own):
             return
         tail.moved_at = tail.read_at = self._now()
         tail.take(own, tail.moved_at)
         self._follower.passed(tail.partition, tail.position)
+        if tail.takes >= _TAKES_ALONE and not self._is_awaited():
+            self._follower.rest()
 
     # --- direct reads, where the tail breaks or stays silent
     def _read_directly(self, tail: PartitionTail) -> None:
