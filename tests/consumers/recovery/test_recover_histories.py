@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from histories import PROCESS_IDS, Step, Written, expected_states, steps, write_history
+from histories import POISON, PROCESS_IDS, Step, Written, expected_states, steps, write_history
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.recoverer import Recoverer
@@ -28,6 +28,7 @@ def write(history: list[Step]) -> tuple[Recoverer, list[Written]]:
 
 
 @given(steps())
+@example([Step("case-17", "claim", 0), Step("case-17", "poison", POISON.index("elsewhere"))])
 def test_recovery_equals_a_plain_fold_from_zero(history: list[Step]) -> None:
     """This holds for one process, several, all of them, and for ``verify``."""
     recoverer, written = write(history)
