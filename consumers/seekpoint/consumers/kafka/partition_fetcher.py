@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 _POLL_S = 0.1
 _RETRY_S = 0.05
+_PATIENCE_S = 0.1
+"""How long the first question to a partition's leader waits; each further one waits twice as long."""
 _BATCH_RECORDS = 5_000
 _DIAGNOSE_AFTER_S = 1.0
 """A partition may end below the requested offset for this long before the cause is looked up: a leader may move."""
@@ -182,20 +184,30 @@ class PartitionFetcher:
             return found if found >= 0 else self.watermarks(consumer, topic, partition).high
 
     def ask_leader(self, ask: Callable[[float], T]) -> T:
-        """Return what ``ask(timeout_s)`` returns, asked again while the partition's leader is being found."""
-        deadline = time.monotonic() + self._settings.start_timeout_s
+        """Return what ``ask(timeout_s)`` returns, asked again while the partition's leader is being found.
+
+        The first time-outs are short. A client that does not know the leader yet can miss the answer, and sees it only
+        0.7 s later (librdkafka 2.13, one of 60 starts); asked again, it knows.
+        """
+        deadline, patience_s = time.monotonic() + self._settings.start_timeout_s, _PATIENCE_S
         while True:
             left_s = max(0.1, deadline - time.monotonic())
             try:
-                return ask(left_s)
+                found = ask(min(left_s, patience_s))
+                if found is not None or time.monotonic() > deadline:
+                    return found
+                patience_s *= 2
             except KafkaException as exc:
                 error = exc.args[0]
                 if time.monotonic() > deadline or not passes(error.name()):
                     if error.name() in NOT_FOUND:
                         self._check()
                     raise translated(error.name(), error.str(), self._settings) from exc
-                self._pool.refuse_closed()
-                time.sleep(min(_RETRY_S, left_s))
+                if error.name() == "_TIMED_OUT":
+                    patience_s *= 2
+                else:
+                    time.sleep(min(_RETRY_S, left_s))
+            self._pool.refuse_closed()
 
     # --- messages and events ------------------------------------------------------------------------------------------
     def _poll(self, consumer: Consumer, idle: IdleTimeout, records_max: int = _BATCH_RECORDS) -> list[Message]:

@@ -1,0 +1,54 @@
+"""Questions to a partition's leader are asked again soon: the client may miss the answer that names the leader."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from seekpoint.consumers.kafka.kafka_pool import KafkaPool
+from seekpoint.consumers.kafka.partition_fetcher import PartitionFetcher
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import JournalUnavailable
+
+SETTINGS = Settings(redis_url=None, start_timeout_s=2.0)
+
+
+@pytest.fixture
+def fetcher() -> PartitionFetcher:
+    return PartitionFetcher(SETTINGS, KafkaPool(SETTINGS), lambda: None)
+
+
+@pytest.mark.parametrize("silence", [None, KafkaException(KafkaError(KafkaError._TIMED_OUT))])
+def test_the_first_questions_wait_a_short_time(fetcher: PartitionFetcher, silence: KafkaException | None) -> None:
+    """Each one twice as long as the one before. The client says in two ways that its time is over."""
+    waited = list[float]()
+
+    def ask(timeout_s: float) -> int | None:
+        waited.append(timeout_s)
+        if len(waited) < 4 and silence is not None:
+            raise silence
+        return None if len(waited) < 4 else 7
+
+    assert fetcher.ask_leader(ask) == 7
+    assert waited == pytest.approx([0.1, 0.2, 0.4, 0.8])
+
+
+def test_a_leader_that_stays_silent_is_asked_until_the_deadline(fetcher: PartitionFetcher) -> None:
+    """Then the caller gets no answer, or the typed error."""
+    clock = [0.0]
+
+    def silent(timeout_s: float) -> None:
+        clock[0] += timeout_s
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seekpoint.consumers.kafka.partition_fetcher.time.monotonic", lambda: clock[0])
+        assert fetcher.ask_leader(silent) is None
+        assert clock[0] == pytest.approx(2.0, abs=0.2)
+
+        def failing(timeout_s: float) -> None:
+            clock[0] += timeout_s
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+        with pytest.raises(JournalUnavailable):
+            fetcher.ask_leader(failing)
+        assert clock[0] == pytest.approx(4.0, abs=0.4)
