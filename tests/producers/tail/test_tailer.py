@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from folding import refold
-from idle_tailers import at_rest, until_idle
+from idle_tailers import at_rest
 from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
@@ -24,7 +24,6 @@ from seekpoint.schemas.errors import (
     Fenced,
     JournalGap,
     LogDamaged,
-    LogTruncated,
     OwnerAlive,
     ProcessFinished,
     SeekpointError,
@@ -269,87 +268,6 @@ async def test_an_idle_handle_in_a_busy_partition_is_confirmed_without_reading_i
         log.read = read  # type: ignore[method-assign]
 
 
-async def test_a_log_that_was_truncated_under_the_tailer_stops_its_owners(log: MemoryLog) -> None:
-    """An unclean leader lost confirmed entries and took others: whoever relied on them hears of it."""
-    async with Node.in_memory(log) as node:
-        process = await node.open("p")
-        await process.update("a", 1)
-        await process.confirm()
-        log.elect(0, 1)
-        log.append(0, b"other", b"1")
-        log.append(0, b"other", b"2")
-        with pytest.raises(LogTruncated):
-            for number in range(1_000):
-                await process.update("b", number)
-                await process.confirm()
-                await asyncio.sleep(0.01)
-        durable_side(process).abandon()
-
-
-@pytest.mark.parametrize(("grown", "waits"), [(0, True), (1, True), (1, False)])
-async def test_a_log_that_loses_acknowledged_records_stops_its_owners(log: MemoryLog, grown: int, waits: bool) -> None:
-    """An acknowledgement does not tell of a lost end: others may have filled it up to where the next record belongs."""
-    settings = Settings(redis_url=None, confirm_interval_s=1.0)
-    async with Node(log, log, settings, recovery=Recovery.in_memory(log)) as node:
-        process = await node.open("p")
-        await process.update("a", 1)
-        await process.confirm()
-        await until_idle(node)
-        log.elect(0, 1)
-        for _ in range(grown):
-            log.append(0, b"other", b"1")
-        if waits:
-            await asyncio.sleep(2.5)
-        with pytest.raises(LogTruncated):
-            for number in range(500):
-                await process.update("b", number)
-                await asyncio.sleep(0.01)
-        durable_side(process).abandon()
-
-
-async def test_a_new_leader_is_asked_for_what_was_only_acknowledged(log: MemoryLog) -> None:
-    """It has the last record that was read, and not those that the owner took from their acknowledgements since."""
-    async with Node.in_memory(log) as node:
-        process = await node.open("p")
-        await process.update("a", 1)
-        await process.confirm()
-        tail = runtime_of(node).tailer.tail(0)
-        assert tail is not None
-        await until_idle(node)
-        await until(lambda: tail.taken is None, "it is not read")
-        lost_from = tail.position
-        await process.update("a", 2)
-        await process.update("a", 3)
-        assert tail.taken is not None
-        log.elect(0, lost_from)
-        for _ in range(3):
-            log.append(0, b"other", b"1")
-        with pytest.raises(LogTruncated):
-            await process.update("a", 4)
-            await process.confirm()
-            await asyncio.sleep(1)
-            await process.update("a", 5)
-        durable_side(process).abandon()
-
-
-async def test_acknowledged_records_that_were_read_are_not_read_again(log: MemoryLog) -> None:
-    """Nor does the check mind that the log was trimmed: what was trimmed is in a checkpoint."""
-    settings = Settings(redis_url=None, confirm_interval_s=0.1)
-    async with Node(log, log, settings, recovery=Recovery.in_memory(log)) as node, node.open("p") as process:
-        await process.update("a", 1)
-        await process.confirm()
-        tail = runtime_of(node).tailer.tail(0)
-        assert tail is not None
-        await until_idle(node)
-        await until(lambda: tail.taken is None, "it is not read")
-        await process.update("a", 2)
-        assert tail.taken is not None
-        log.trim(0, log.watermarks(0).high)
-        await until(lambda: tail.taken is None, "it is not read")
-        await process.update("a", 3)
-        await process.confirm()
-
-
 async def test_mail_comes_as_soon_as_it_is_in_the_log(log: MemoryLog) -> None:
     """Whoever waits for it keeps the tailer awake; nobody asks again and again."""
     async with Node.in_memory(log) as node, Node.in_memory(log) as other, node.open("p") as process:
@@ -406,20 +324,6 @@ async def test_an_owner_that_only_waits_learns_that_the_log_is_damaged() -> None
         log.damaged_from = log.watermarks(0).high
         await other.signal("p", "go", 1)
         with pytest.raises(LogDamaged):
-            await asyncio.wait_for(waiting, 10)
-        durable_side(process).abandon()
-
-
-async def test_an_owner_that_only_waits_learns_that_the_log_was_truncated(log: MemoryLog) -> None:
-    """It ends below what was read already."""
-    async with Node.in_memory(log) as node:
-        process = await node.open("p")
-        await process.update("a", 1)
-        await process.confirm()
-        waiting = asyncio.create_task(process.gate("go"))
-        await asyncio.sleep(0.3)
-        log.elect(0, 1)
-        with pytest.raises(LogTruncated):
             await asyncio.wait_for(waiting, 10)
         durable_side(process).abandon()
 
