@@ -15,6 +15,7 @@ from seekpoint.producers.node import runtime_of
 from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas.errors import LogTruncated
+from seekpoint.schemas.log.memory_log import MemoryTail
 
 
 @pytest.fixture
@@ -90,6 +91,43 @@ async def test_a_new_leader_is_asked_for_what_was_only_acknowledged(log: MemoryL
             await process.confirm()
             await asyncio.sleep(1)
             await process.update("a", 5)
+        durable_side(process).abandon()
+
+
+async def test_a_new_leader_is_asked_after_a_direct_read_too(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread may read nothing from then on, as the node writes alone."""
+    async with Node.in_memory(log) as node:
+        process = await node.open("p")
+        await process.update("a", 1)
+        await process.confirm()
+        tail = runtime_of(node).tailer.tail(0)
+        assert tail is not None
+        await until_idle(node)
+        await until(lambda: tail.taken is None, "it is not read")
+        await process.update("a", 2)
+        log.elect(0, tail.position - 1)
+        log.append(0, b"other", b"1")
+        log.append(0, b"other", b"2")
+        monkeypatch.setattr(MemoryTail, "_read_new", lambda tail: [])
+        await runtime_of(node).tailer.wait_for(tail, tail.position + 1)
+        await until(lambda: isinstance(tail.error, LogTruncated), "nobody asks")
+        with pytest.raises(LogTruncated):
+            await process.update("a", 3)
+        durable_side(process).abandon()
+
+
+async def test_an_entry_below_what_was_read_is_not_confirmed(log: MemoryLog) -> None:
+    """It is where a record was that its owner has read: the log lost its end, and nothing may rely on the entry."""
+    settings = Settings(redis_url=None, confirm_interval_s=3600.0)
+    async with Node(log, log, settings, recovery=Recovery.in_memory(log)) as node:
+        process = await node.open("p")
+        for number in range(3):
+            await process.update("a", number)
+        await process.confirm()
+        log.elect(0, 2)
+        await process.update("a", 3)
+        with pytest.raises(LogTruncated):
+            await process.confirm()
         durable_side(process).abandon()
 
 

@@ -12,7 +12,7 @@ from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.tail.truncation import TruncationChecks
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import LogTruncated
-from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch
 
 ACTIONS = ("own", "own", "other", "read", "reread", "direct", "check", "elect", "lose")
@@ -108,3 +108,28 @@ async def test_a_loss_is_found_and_nothing_else(actions: list[tuple[str, int]]) 
         assert follower.is_lost()
     else:
         assert not follower.is_lost()
+
+
+def taken_behind(last: Landmark) -> Follower:
+    """Return a follower that has read the record ``last`` and has taken the one behind it."""
+    follower = Follower()
+    follower.append()
+    follower.tail = PartitionTail(0, 1)
+    follower.tail.last = last
+    follower.own()
+    return follower
+
+
+async def test_a_hole_where_a_taken_record_was_is_a_loss() -> None:
+    """A new leader has the mark of a transaction's end there, which no reader sees."""
+    follower = taken_behind(Landmark(0, 0))
+    follower.log.elect(0, 1)
+    follower.log._partitions[0].high += 1
+    assert isinstance(await follower.checks.of_taken(follower.tail), LogTruncated)
+
+
+async def test_an_unknown_leader_epoch_is_no_other_one() -> None:
+    """A broker need not tell it with each record."""
+    follower = taken_behind(Landmark(0, -1))
+    assert await follower.checks.of_taken(follower.tail) is None
+    assert follower.tail.last == Landmark(1, 0)

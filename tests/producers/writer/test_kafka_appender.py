@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 from seekpoint.producers.writer import kafka_writer
 from seekpoint.producers.writer.kafka_writer import UNANSWERED_MAX, KafkaAppender
 from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import JournalUnavailable
 from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord, Record
 
 WAIT_S = 5.0
@@ -21,10 +22,10 @@ WAIT_S = 5.0
 class Answered:
     """A message as a delivery callback gets it."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int | None) -> None:
         self._offset = offset
 
-    def offset(self) -> int:
+    def offset(self) -> int | None:
         return self._offset
 
     def timestamp(self) -> tuple[int, int]:
@@ -47,13 +48,13 @@ class FakeProducer:
             self.given += [message["value"] for message in messages]
         return len(messages)
 
-    def answer(self, error: KafkaError | None = None) -> None:
+    def answer(self, error: KafkaError | None = None, offset: int | None = 0) -> None:
         """Answer everything that was given."""
         with self.lock:
             batches, self.batches = self.batches, []
             for _, messages in batches:
                 for message in messages:
-                    self.answers.append(lambda call=message["callback"]: call(error, Answered(0)))  # type: ignore[misc]
+                    self.answers.append(lambda call=message["callback"]: call(error, Answered(offset)))  # type: ignore[misc]
 
     def poll(self, timeout_s: float) -> None:
         self.polls += 1
@@ -129,6 +130,14 @@ def test_a_report_has_the_record_as_readers_get_it(bench: Bench) -> None:
     bench.send("b")
     bench.producer.answer(KafkaError(KafkaError._PURGE_QUEUE))
     assert [one.record for one in bench.answered(2)[1:]] == [None]
+
+
+def test_an_acknowledgement_without_an_offset_is_none(bench: Bench) -> None:
+    """A batch that got an error is known to be in the log from a later one. Where it is, its owner finds out (O5)."""
+    bench.send("a")
+    bench.producer.answer(offset=None)
+    [found] = bench.answered(1)
+    assert (found.offset, type(found.error), found.record) == (-1, JournalUnavailable, None)
 
 
 def test_records_do_not_wait_below_the_limit(bench: Bench) -> None:

@@ -193,9 +193,12 @@ class Tailer:
             if tail.target:
                 self._read_directly(tail)
         else:
-            tail.deliver(batch)
-            if tail.unverified is not None:
-                self._spawn(self._check_log(tail, self._truncation.after_change_of_leader), "seekpoint-leader")
+            self._deliver(tail, batch)
+
+    def _deliver(self, tail: PartitionTail, batch: TailBatch) -> None:
+        tail.deliver(batch)
+        if tail.unverified is not None:
+            self._spawn(self._check_log(tail, self._truncation.after_change_of_leader), "seekpoint-leader")
 
     def take_written(self, records: Sequence[Record]) -> None:
         """Deliver records of this node that are acknowledged, where they follow what was read without a gap.
@@ -284,7 +287,7 @@ class Tailer:
     async def _read(self, tail: PartitionTail) -> None:
         batches = self._reader.read(tail.partition, tail.position, tail.target)
         while (batch := await self._run(lambda: next(batches, None))) is not None:
-            tail.deliver(_tail_batch(tail.partition, batch))
+            self._deliver(tail, _tail_batch(tail.partition, batch))
 
     async def _check_log(self, tail: PartitionTail, check: Callable[[PartitionTail], Awaitable[Any]]) -> None:
         error = await check(tail)

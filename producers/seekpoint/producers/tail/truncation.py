@@ -67,7 +67,7 @@ class TruncationChecks:
 
     # --- in a thread
     def _check(self, partition: int, last: Landmark | None, taken: Taken | None) -> None:
-        if last is not None:
+        if last is not None and last.leader_epoch >= 0:
             epoch = self._reader.leader_epoch_at(partition, last.offset)
             if epoch not in (-1, last.leader_epoch):
                 raise LogTruncated(
@@ -85,7 +85,7 @@ class TruncationChecks:
             return None
         # one leader only appends: what lies between two records of its epoch was never lost
         found = batches[-1].last
-        if found is not None and found.leader_epoch not in (-1, None if last is None else last.leader_epoch):
+        if found is None or found.leader_epoch not in (-1, None if last is None else last.leader_epoch):
             self._check(newest.partition, last, taken)
         return found
 

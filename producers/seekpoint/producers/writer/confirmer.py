@@ -79,7 +79,7 @@ class Confirmer:
         The caller checks the handle, which may be closed then: fenced, or the log is wrong. Raises ``ConfirmTimeout``
         after ``confirm_timeout_s``.
         """
-        if handle.position >= position or not handle.is_open:
+        if not handle.is_open or (handle.position >= position and not handle.awaits(position - 1)):
             return
         tail = self.tail_of(handle)
         try:
@@ -90,7 +90,7 @@ class Confirmer:
         except SeekpointError as exc:
             handle.fail(exc)
             return
-        if handle.is_open and handle.position < position:
+        if handle.is_open and (handle.position < position or handle.awaits(position - 1)):
             tail.bring(handle)
 
     async def to_end(self, handle: Handle) -> None:

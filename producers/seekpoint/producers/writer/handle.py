@@ -160,6 +160,13 @@ class Handle:
         """The offset of the newest acknowledged entry that is not confirmed; None if all are."""
         return next(reversed(self._acked), None)
 
+    def awaits(self, offset: int) -> bool:
+        """Return whether the entry at ``offset`` is acknowledged and not confirmed.
+
+        If the offset is below ``position``, the log has lost its end: ``absorb`` says so.
+        """
+        return offset in self._acked
+
     # --- sending
     def prepare(
         self, entry_id: bytes, ts: int, body: b.Body, cause: Cause, future: asyncio.Future[int] | None

@@ -175,9 +175,12 @@ class KafkaAppender:
     def _on_delivery(self, record: ProducerRecord, error: KafkaError | None, message: Any) -> None:
         if error is not None:
             report = DeliveryReport(record.token, -1, self._failure(error))
+        elif (offset := message.offset()) is None:  # an error, then the acknowledgement of a later batch
+            lost = JournalUnavailable("Kafka acknowledged a record without its offset")
+            report = DeliveryReport(record.token, -1, lost)
         else:
             partition, key, value, token = record
-            offset, (_, timestamp_ms) = message.offset(), message.timestamp()
+            _, timestamp_ms = message.timestamp()
             report = DeliveryReport(token, offset, None, Record(partition, offset, timestamp_ms, key, value))
         self._answered.append((report, record))
 
