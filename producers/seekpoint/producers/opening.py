@@ -274,6 +274,10 @@ class Opener:
             tailer.want_proof(tail)
             if was in (None, tail) and began <= recovered.report.log_end:
                 return tail, recovered, False
+            if was is tail:
+                tail.detach(watch)
+                await tailer.check_end(tail)
+                tail = tailer.tail(partition)
 
     @staticmethod
     def _presumed(request: OpenRequest, watch: ClaimWatch, tail: PartitionTail) -> Recovered | None:

@@ -131,6 +131,28 @@ async def test_an_entry_below_what_was_read_is_not_confirmed(log: MemoryLog) -> 
         durable_side(process).abandon()
 
 
+@pytest.mark.parametrize("shared", [False, True])
+async def test_an_open_ends_though_the_log_ends_below_what_was_read(log: MemoryLog, *, shared: bool) -> None:
+    """A new tail follows what is there. The owners that relied on the former one hear of it."""
+    async with Node.in_memory(log) as node:
+        process = await node.open("p")
+        for number in range(3):
+            await process.update("a", number)
+        await process.confirm()
+        tail = runtime_of(node).tailer.tail(0)
+        assert tail is not None
+        tail.absence.forget()
+        log.elect(0, 2)
+        async with asyncio.timeout(30):
+            if shared:
+                assert (await (await node.open("q", shared=True)).update("a", 1)).seq == 1
+            else:
+                await (await node.open("q")).release()
+        with pytest.raises(LogTruncated):
+            await process.update("a", 3)
+        durable_side(process).abandon()
+
+
 async def test_acknowledged_records_that_were_read_are_not_read_again(log: MemoryLog) -> None:
     """Nor does the check mind that the log was trimmed: what was trimmed is in a checkpoint."""
     settings = Settings(redis_url=None, confirm_interval_s=0.1)

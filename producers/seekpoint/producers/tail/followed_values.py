@@ -120,6 +120,10 @@ async def recover_followed(
         tailer.want_proof(tail)
         if was in (None, tail) and began <= found.report.log_end:
             return tail, found.state
+        if was is tail:
+            tail.detach(followed)
+            await tailer.check_end(tail)
+            tail = tailer.tail(partition)
 
 
 class ValueFollower:

@@ -271,18 +271,19 @@ class Tailer:
         finally:
             self._direct_reads.discard(tail.partition)
         if high < tail.position:
-            self.stop_following(
-                tail,
-                LogTruncated(
-                    "the log ends before what was read of it",
-                    partition=tail.partition, offset=tail.position - 1, high=high,
-                ),
-            )  # fmt: skip
+            self.stop_following(tail, _lost_end(tail, tail.position, high))
         elif high > tail.position:
             with suppress(SeekpointError):  # the listeners get the error
                 await self.wait_for(tail, high)
         elif self._tails.get(tail.partition) is tail:
             self._begin(tail)
+
+    async def check_end(self, tail: PartitionTail) -> None:
+        """Stop following a partition if its log ends before what was read of it. Raises why that cannot be told."""
+        position = tail.position
+        high = (await self._run(partial(self._reader.watermarks, tail.partition))).high
+        if high < position:
+            self.stop_following(tail, _lost_end(tail, position, high))
 
     async def _read(self, tail: PartitionTail) -> None:
         batches = self._reader.read(tail.partition, tail.position, tail.target)
@@ -398,6 +399,11 @@ def refuse_other_loop(loop: asyncio.AbstractEventLoop | None) -> None:
 
 def _closed() -> HandleClosed:
     return HandleClosed("the node was closed", hint="use a node that is open")
+
+
+def _lost_end(tail: PartitionTail, position: int, high: int) -> LogTruncated:
+    message = "the log ends before what was read of it"
+    return LogTruncated(message, partition=tail.partition, offset=position - 1, high=high)
 
 
 def _can_continue(tail: PartitionTail, error: SeekpointError) -> bool:
