@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from seekpoint.producers.tail import truncation
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.tail.truncation import TruncationChecks
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import LogTruncated
+from seekpoint.schemas.errors import JournalGap, JournalUnavailable, LogTruncated
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch
 
@@ -110,10 +113,25 @@ async def test_a_loss_is_found_and_nothing_else(actions: list[tuple[str, int]]) 
         assert not follower.is_lost()
 
 
-def taken_behind(last: Landmark) -> Follower:
-    """Return a follower that has read the record ``last`` and has taken the one behind it."""
+def raising(error: Exception, *answers: int) -> Callable[[int, int], int]:
+    """Return a function that raises ``error``: always, or once before its ``answers``."""
+    left: Iterator[Exception | int] = iter([error, *answers]) if answers else repeat(error)
+
+    def asked(partition: int, offset: int) -> int:
+        found = next(left)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return asked
+
+
+def taken_behind(last: Landmark, *, elect: bool = False) -> Follower:
+    """Return a follower that has read the record ``last`` and has taken the one behind it, perhaps of a new leader."""
     follower = Follower()
     follower.append()
+    if elect:
+        follower.log.elect(0)
     follower.tail = PartitionTail(0, 1)
     follower.tail.last = last
     follower.own()
@@ -133,3 +151,35 @@ async def test_an_unknown_leader_epoch_is_no_other_one() -> None:
     follower = taken_behind(Landmark(0, -1))
     assert await follower.checks.of_taken(follower.tail) is None
     assert follower.tail.last == Landmark(1, 0)
+
+
+async def test_a_trim_past_the_last_record_that_was_read_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the leader has changed: a clean election. On Kafka the question raises an error then."""
+    follower = taken_behind(Landmark(0, 0), elect=True)
+    monkeypatch.setattr(follower.log, "leader_epoch_at", raising(JournalGap("history is gone")))
+    follower.log.trim(0, 1)
+    assert await follower.checks.of_taken(follower.tail) is None
+
+
+async def test_what_was_taken_is_looked_for_though_the_record_before_it_was_trimmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new leader lacks it."""
+    follower = taken_behind(Landmark(0, 0))
+    follower.log.elect(0, 1)
+    follower.append()
+    monkeypatch.setattr(follower.log, "leader_epoch_at", raising(JournalGap("history is gone")))
+    follower.log.trim(0, 1)
+    assert isinstance(await follower.checks.of_taken(follower.tail), LogTruncated)
+
+
+async def test_a_new_leader_is_asked_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has just been elected, and may not be ready."""
+    follower = taken_behind(Landmark(0, 0))
+    follower.log.elect(0, 1)
+    follower.append()
+    follower.append()
+    monkeypatch.setattr(truncation, "_RETRY_S", 0.0)
+    monkeypatch.setattr(follower.log, "leader_epoch_at", raising(JournalUnavailable("no leader"), -1))
+    with pytest.raises(LogTruncated):
+        await follower.read(2)

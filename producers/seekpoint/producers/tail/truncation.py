@@ -32,7 +32,7 @@ class TruncationChecks:
         if unverified is None:
             return None
         try:
-            await self._run(lambda: self._check(tail.partition, unverified.last, unverified.taken))
+            await self._ask(tail, lambda: self._check(tail.partition, unverified.last, unverified.taken))
         except LogTruncated as exc:
             return exc
         except SeekpointError as exc:
@@ -40,35 +40,37 @@ class TruncationChecks:
         return None
 
     async def of_taken(self, tail: PartitionTail) -> SeekpointError | None:
-        """Read the newest record that the tail took from its acknowledgement, and all others if the leader changed.
-
-        Ask until the log answers.
-        """
+        """Read the newest record that the tail took from its acknowledgement, and all others if the leader changed."""
         taken, tail.taken, last = tail.taken, None, tail.last
         if taken is None:
             return None
         tail.is_checking = True
         try:
-            while True:
-                try:
-                    found = await self._run(lambda: self._read_newest(taken, last))
-                except Retryable as exc:
-                    logger.info("partition %d cannot be read back: %s", tail.partition, exc)
-                    await asyncio.sleep(_RETRY_S)
-                except SeekpointError as exc:
-                    return exc
-                else:
-                    break
+            found = await self._ask(tail, lambda: self._read_newest(taken, last))
+        except SeekpointError as exc:
+            return exc
         finally:
             tail.is_checking = False
         if tail.last is last:
             tail.last = found or last
         return None
 
+    async def _ask(self, tail: PartitionTail, ask: Callable[[], Any]) -> Any:
+        """Ask until the log answers."""
+        while True:
+            try:
+                return await self._run(ask)
+            except Retryable as exc:
+                logger.info("partition %d cannot be read back: %s", tail.partition, exc)
+                await asyncio.sleep(_RETRY_S)
+
     # --- in a thread
     def _check(self, partition: int, last: Landmark | None, taken: Taken | None) -> None:
         if last is not None and last.leader_epoch >= 0:
-            epoch = self._reader.leader_epoch_at(partition, last.offset)
+            try:
+                epoch = self._reader.leader_epoch_at(partition, last.offset)
+            except JournalGap:  # trimmed, as below
+                epoch = -1
             if epoch not in (-1, last.leader_epoch):
                 raise LogTruncated(
                     "another leader epoch: the log was truncated",
