@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from seekpoint.consumers.kafka.kafka_pool import KafkaPool
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.kafka.partition_fetcher import PartitionFetcher
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable
@@ -31,6 +34,24 @@ def test_the_first_questions_wait_a_short_time(fetcher: PartitionFetcher, silenc
 
     assert fetcher.ask_leader(ask) == 7
     assert waited == pytest.approx([0.1, 0.2, 0.4, 0.8])
+
+
+def test_a_leader_is_told_once_what_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deletion has no answer but that it is done."""
+    reader, told = KafkaReader(SETTINGS), list[int]()
+
+    class Admin:
+        def delete_records(self, wanted: list[TopicPartition], request_timeout: float) -> dict[str, Future[int]]:
+            [where] = wanted
+            told.append(where.offset)
+            done = Future[int]()
+            done.set_result(where.offset)
+            return {"done": done}
+
+    monkeypatch.setattr(reader, "check", lambda: None)
+    monkeypatch.setattr(reader._pool, "admin", Admin)
+    reader.delete_below(0, 7)
+    assert told == [7]
 
 
 def test_a_leader_that_stays_silent_is_asked_until_the_deadline(fetcher: PartitionFetcher) -> None:

@@ -186,8 +186,9 @@ class PartitionFetcher:
     def ask_leader(self, ask: Callable[[float], T]) -> T:
         """Return what ``ask(timeout_s)`` returns, asked again while the partition's leader is being found.
 
-        The first time-outs are short. A client that does not know the leader yet can miss the answer, and sees it only
-        0.7 s later (librdkafka 2.13, one of 60 starts); asked again, it knows.
+        None from ``ask`` means that no answer came in time. The first time-outs are short. A client that does not know
+        the leader yet can miss the answer, and sees it only 0.7 s later (librdkafka 2.13, one of 60 starts); asked
+        again, it knows.
         """
         deadline, patience_s = time.monotonic() + self._settings.start_timeout_s, _PATIENCE_S
         while True:
