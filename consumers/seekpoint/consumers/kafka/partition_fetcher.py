@@ -6,6 +6,7 @@ The fetcher works on consumers that it borrows from a ``KafkaPool``. ``KafkaRead
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -37,7 +38,7 @@ T = TypeVar("T")
 _POLL_S = 0.1
 _RETRY_S = 0.05
 _PATIENCE_S = 0.1
-"""How long the first question to a partition's leader waits; each further one waits twice as long."""
+"""How long the first question to a partition's leader waits. Each further one waits as long as there is time."""
 _BATCH_RECORDS = 5_000
 _DIAGNOSE_AFTER_S = 1.0
 """A partition may end below the requested offset for this long before the cause is looked up: a leader may move."""
@@ -186,9 +187,10 @@ class PartitionFetcher:
     def ask_leader(self, ask: Callable[[float], T]) -> T:
         """Return what ``ask(timeout_s)`` returns, asked again while the partition's leader is being found.
 
-        None from ``ask`` means that no answer came in time. The first time-outs are short. A client that does not know
+        None from ``ask`` means that no answer came in time. The first time-out is short. A client that does not know
         the leader yet can miss the answer, and sees it only 0.7 s later (librdkafka 2.13, one of 60 starts); asked
-        again, it knows.
+        again, it knows. The next question has all the time that is left: the client closes a connection that has not
+        answered in time, and would never hear a leader that takes a second.
         """
         deadline, patience_s = time.monotonic() + self._settings.start_timeout_s, _PATIENCE_S
         while True:
@@ -197,7 +199,7 @@ class PartitionFetcher:
                 found = ask(min(left_s, patience_s))
                 if found is not None or time.monotonic() > deadline:
                     return found
-                patience_s *= 2
+                patience_s = math.inf
             except KafkaException as exc:
                 error = exc.args[0]
                 if time.monotonic() > deadline or not passes(error.name()):
@@ -205,7 +207,7 @@ class PartitionFetcher:
                         self._check()
                     raise translated(error.name(), error.str(), self._settings) from exc
                 if error.name() == "_TIMED_OUT":
-                    patience_s *= 2
+                    patience_s = math.inf
                 else:
                     time.sleep(min(_RETRY_S, left_s))
             self._pool.refuse_closed()
