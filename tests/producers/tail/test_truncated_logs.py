@@ -13,6 +13,7 @@ from seekpoint.consumers import Recovery
 from seekpoint.producers import Node
 from seekpoint.producers.node import runtime_of
 from seekpoint.producers.process import durable_side
+from seekpoint.producers.writer import confirmer
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas.errors import LogTruncated
 from seekpoint.schemas.log.memory_log import MemoryTail
@@ -150,6 +151,40 @@ async def test_an_open_ends_though_the_log_ends_below_what_was_read(log: MemoryL
                 await (await node.open("q")).release()
         with pytest.raises(LogTruncated):
             await process.update("a", 3)
+        durable_side(process).abandon()
+
+
+async def test_a_read_returns_nothing_that_the_log_has_lost(log: MemoryLog) -> None:
+    """It looks where the log ends. An owner that looks for new mail hears of it, too."""
+    async with Node.in_memory(log) as node:
+        shared, process = await node.open("page", shared=True), await node.open("p")
+        await shared.update("a", 1)
+        kept = log.watermarks(0).high
+        await shared.update("a", 2)
+        await process.update("a", 1)
+        await process.confirm()
+        log.elect(0, kept)
+        assert (await shared.read()).context == {"a": 1}
+        with pytest.raises(LogTruncated):
+            await process.update("a", 2)
+        durable_side(process).abandon()
+
+
+async def test_an_idle_owner_learns_that_the_log_has_lost_its_end(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle partition is looked at now and then, though nobody writes."""
+    monkeypatch.setattr(confirmer, "_IDLE_READ_S", 0.0)
+    settings = Settings(redis_url=None, confirm_interval_s=0.1)
+    async with Node(log, log, settings, recovery=Recovery.in_memory(log)) as node:
+        process = await node.open("p")
+        await process.update("a", 1)
+        await process.confirm()
+        handle = runtime_of(node).handles["p"]
+        assert handle is not None
+        log.elect(0, 1)
+        await until(lambda: not handle.is_open, "it does not learn of it")
+        assert isinstance(handle.error, LogTruncated)
         durable_side(process).abandon()
 
 

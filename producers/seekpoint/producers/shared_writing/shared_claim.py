@@ -125,10 +125,12 @@ class SharedClaim:
         """Return once all that is in the partition now was read; return the offset up to which it was."""
         runtime, tail = self._runtime, self._tail
         assert tail is not None
-        end = tail.position
+        end = was_read = tail.position
         try:
             async with asyncio.timeout(runtime.settings.confirm_timeout_s):
                 end = await runtime.reads.end_of(self.partition)
+                if end < was_read:
+                    await runtime.tailer.check_end(tail)
                 await runtime.tailer.wait_for(tail, end)
         except TimeoutError as exc:
             raise await runtime.confirmer.why_late(self.partition, end) or ConfirmTimeout(

@@ -94,9 +94,12 @@ class Confirmer:
             tail.bring(handle)
 
     async def to_end(self, handle: Handle) -> None:
-        """Fold everything that is in the partition now (new mail, other claims)."""
-        loop = asyncio.get_running_loop()
+        """Fold everything that is in the partition now (new mail, other claims). It may have lost its end."""
+        loop, tail = asyncio.get_running_loop(), self.tail_of(handle)
+        was_read = tail.position
         marks = await loop.run_in_executor(self._executor, self._reader.watermarks, handle.partition)
+        if marks.high < was_read:
+            await self._tailer.check_end(tail)
         await self.wait_for(handle, marks.high)
 
     @asynccontextmanager
