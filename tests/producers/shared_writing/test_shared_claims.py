@@ -95,6 +95,9 @@ async def test_a_claim_is_used_before_the_next_one(node: Node, other: Node, monk
     claim = appends._of("p").claim
     await claim.to_end()
     assert await claim.claim() is not None
+    here = runtime_of(node).shared_writes
+    assert isinstance(here, shared_writes.SharedWrites)
+    await here._of("p").claim.to_end()  # a node that does not know of the claim yet writes behind it first
     waiting = asyncio.create_task(mine.record("work", 3))
     await asyncio.sleep(0.1)
     assert (await theirs.record("work", 2)).seq == 2
