@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from seekpoint.consumers.kafka.kafka_pool import KafkaPool
+from seekpoint.consumers.kafka.kafka_pool import KafkaPool, PooledClient
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.kafka.partition_fetcher import PartitionFetcher
 from seekpoint.schemas.config.settings import Settings
@@ -21,19 +22,35 @@ def fetcher() -> PartitionFetcher:
     return PartitionFetcher(SETTINGS, KafkaPool(SETTINGS), lambda: None)
 
 
-@pytest.mark.parametrize("silence", [None, KafkaException(KafkaError(KafkaError._TIMED_OUT))])
+TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+class SilentAtFirst:
+    """A consumer that gets no answer to its first questions. The client says so in two ways."""
+
+    kind = "ranges"
+
+    def __init__(self, silence: KafkaException | None, questions: int) -> None:
+        self.topics = set[str]()
+        self.waited = list[float]()
+        self._silence = silence
+        self._questions = questions
+
+    def get_watermark_offsets(self, where: TopicPartition, timeout: float) -> tuple[int, int] | None:
+        self.waited.append(timeout)
+        if len(self.waited) > self._questions:
+            return 3, 7
+        if self._silence is not None:
+            raise self._silence
+        return None
+
+
+@pytest.mark.parametrize("silence", [None, TIMED_OUT])
 def test_the_first_question_waits_a_short_time(fetcher: PartitionFetcher, silence: KafkaException | None) -> None:
-    """The next one all the time that is left: the leader may be slow. The client says in two ways that time is over."""
-    waited = list[float]()
-
-    def ask(timeout_s: float) -> int | None:
-        waited.append(timeout_s)
-        if len(waited) < 2 and silence is not None:
-            raise silence
-        return None if len(waited) < 2 else 7
-
-    assert fetcher.ask_leader(ask) == 7
-    assert waited == pytest.approx([0.1, 2.0], abs=0.05)
+    """The next one waits all the time that is left: the leader may be slow."""
+    consumer = SilentAtFirst(silence, 1)
+    assert fetcher.watermarks(cast("PooledClient", consumer), "journal", 0) == (3, 7)
+    assert consumer.waited == pytest.approx([0.1, 2.0], abs=0.05)
 
 
 def test_a_leader_is_told_once_what_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,22 +71,14 @@ def test_a_leader_is_told_once_what_to_delete(monkeypatch: pytest.MonkeyPatch) -
     assert told == [7]
 
 
-def test_a_leader_that_stays_silent_is_asked_until_the_deadline(fetcher: PartitionFetcher) -> None:
-    """Then the caller gets no answer, or the typed error."""
-    clock = [0.0]
-
-    def silent(timeout_s: float) -> None:
-        clock[0] += timeout_s
-
+@pytest.mark.parametrize("silence", [None, TIMED_OUT])
+def test_a_leader_that_stays_silent_is_asked_until_the_deadline(
+    fetcher: PartitionFetcher, silence: KafkaException | None
+) -> None:
+    """Then the caller gets the typed error."""
+    consumer = SilentAtFirst(silence, 1_000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seekpoint.consumers.kafka.partition_fetcher.time.monotonic", lambda: clock[0])
-        assert fetcher.ask_leader(silent) is None
-        assert clock[0] == pytest.approx(2.0, abs=0.2)
-
-        def failing(timeout_s: float) -> None:
-            clock[0] += timeout_s
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-
+        patch.setattr("seekpoint.consumers.kafka.partition_fetcher.time.monotonic", lambda: sum(consumer.waited))
         with pytest.raises(JournalUnavailable):
-            fetcher.ask_leader(failing)
-        assert clock[0] == pytest.approx(4.0, abs=0.4)
+            fetcher.watermarks(cast("PooledClient", consumer), "journal", 0)
+    assert sum(consumer.waited) == pytest.approx(2.0, abs=0.2)

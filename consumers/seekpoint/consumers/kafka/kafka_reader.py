@@ -225,9 +225,8 @@ class KafkaReader:
         topic = self.settings.topic_name("journal")
         wanted, admin = [TopicPartition(topic, partition, offset)], self._pool.admin()
 
-        def ask(timeout_s: float) -> bool:
+        def ask(timeout_s: float) -> None:
             next(iter(admin.delete_records(wanted, request_timeout=timeout_s).values())).result()
-            return True
 
         with self._pool.translating_errors(topic=topic, partition=partition):
             self._fetcher.ask_leader(ask)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from seekpoint.consumers.kafka.kafka_client import Consumer, KafkaException, Message, TopicPartition
+from seekpoint.consumers.kafka.kafka_client import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, NOT_FOUND, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka.kafka_pool import END_READS, POINT_READS, KafkaPool, PooledClient
 from seekpoint.consumers.kafka.messages import (
@@ -165,11 +165,7 @@ class PartitionFetcher:
     def watermarks(self, consumer: PooledClient, topic: str, partition: int) -> Watermarks:
         """Return the first and the next offset as ``consumer`` sees them."""
         consumer.topics.add(topic)
-        where = TopicPartition(topic, partition)
-        found = self.ask_leader(lambda timeout_s: consumer.get_watermark_offsets(where, timeout=timeout_s))
-        if found is None:
-            raise translated("_TIMED_OUT", "no watermarks", self._settings, topic=topic, partition=partition)
-        return Watermarks(*found)
+        return self.ask_leader(lambda timeout_s: _watermarks(consumer, topic, partition, timeout_s))
 
     def uncommitted_end(self, topic: str, partition: int) -> int:
         """Return the partition's end, open transactions included."""
@@ -187,19 +183,16 @@ class PartitionFetcher:
     def ask_leader(self, ask: Callable[[float], T]) -> T:
         """Return what ``ask(timeout_s)`` returns, asked again while the partition's leader is being found.
 
-        None from ``ask`` means that no answer came in time. The first time-out is short. A client that does not know
-        the leader yet can miss the answer, and sees it only 0.7 s later (librdkafka 2.13, one of 60 starts); asked
-        again, it knows. The next question has all the time that is left: the client closes a connection that has not
-        answered in time, and would never hear a leader that takes a second.
+        The first time-out is short, because a client that does not know the leader yet can miss the answer that names
+        it. Such a client looks again only 0.7 s later (librdkafka 2.13, one of 60 starts); asked again, it knows. The
+        next question has all the time that is left: the client closes a connection that has not answered in time, so
+        it would never hear a leader that takes a second.
         """
         deadline, patience_s = time.monotonic() + self._settings.start_timeout_s, _PATIENCE_S
         while True:
             left_s = max(0.1, deadline - time.monotonic())
             try:
-                found = ask(min(left_s, patience_s))
-                if found is not None or time.monotonic() > deadline:
-                    return found
-                patience_s = math.inf
+                return ask(min(left_s, patience_s))
             except KafkaException as exc:
                 error = exc.args[0]
                 if time.monotonic() > deadline or not passes(error.name()):
@@ -284,6 +277,13 @@ class PartitionFetcher:
         text = f"Kafka did not answer for {idle.waited_s:.0f} s"
         servers = self._settings.scrub(self._settings.bootstrap_servers)
         return JournalUnavailable(text, journal=self._settings.journal, bootstrap_servers=servers)
+
+
+def _watermarks(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> Watermarks:
+    found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+    if found is None:  # as the client says it in some cases
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no watermarks of {topic}[{partition}]"))
+    return Watermarks(*found)
 
 
 def _offset_for_time(consumer: Consumer, topic: str, partition: int, timestamp_ms: int, timeout_s: float) -> int:

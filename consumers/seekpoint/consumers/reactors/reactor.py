@@ -40,7 +40,7 @@ class Reaction(FrozenStruct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The same text at each call for this entry: use it as a key against doing the work twice."""
+        """Return the idempotency key of the reaction: each call of the reactor for this entry gets the same one."""
         return f"{self.reactor}:{id_text(self.entry.id)}"
 
     @property

@@ -168,7 +168,7 @@ class ReactorService:
 
     @property
     def figures(self) -> ReactorFigures:
-        """What this member did since its start."""
+        """Return the counts of this member since its start."""
         return self.reactions.figures
 
     async def start(self) -> Self:

@@ -71,7 +71,7 @@ class SharedValue(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Return the name of the shared value."""
 
     async def get(self) -> Versioned:
         """Return value and version as of now."""

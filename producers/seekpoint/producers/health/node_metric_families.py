@@ -21,7 +21,7 @@ def node_families(name: str, metrics: NodeMetrics, recoveries: Mapping[Tier, int
 
     text = "From handing a record to the Kafka client to its acknowledgement."
     yield _histogram(f"{name}_append_seconds", text, metrics.append_s)
-    text = "From the wish to confirm acknowledged entries until they were confirmed."
+    text = "From the request to confirm acknowledged entries until they are confirmed."
     yield _histogram(f"{name}_confirm_seconds", text, metrics.confirm_s)
     calls = HistogramMetricFamily(f"{name}_step_seconds", "Attempts of calls, by their kind.", labels=["kind"])
     for kind, times in metrics.calls_s.items():

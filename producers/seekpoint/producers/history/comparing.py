@@ -52,7 +52,7 @@ class ComparedCall(FrozenStruct, frozen=True, kw_only=True):
 
 
 class ProcessDiff(FrozenStruct, frozen=True, kw_only=True):
-    """What differs between two sides. Without a difference all collections but ``same_calls`` are empty."""
+    """The differences of two sides. Without a difference all collections but ``same_calls`` are empty."""
 
     left: ProcessSide
     right: ProcessSide
@@ -136,7 +136,7 @@ class _Side:
 
     @cached_property
     def asked(self) -> Mapping[str, CallRecord]:
-        """The same by key; of two calls with one key the later one."""
+        """Return the calls with what was asked in them, by key; of two calls with one key the later one."""
         return {record.key: record for record in self._records}
 
 

@@ -47,7 +47,7 @@ def checksum_of(records: Iterable[Record], before: int = 0) -> int:
 
 
 class Unverified(NamedTuple):
-    """What a tail delivered before the leader changed: the last record that was read, and those taken behind it."""
+    """The records to look for at a new leader: the last one that was read before, and those taken behind it."""
 
     last: Landmark | None
     taken: Taken | None

@@ -83,7 +83,7 @@ class NodeMetrics:
         self.append_s = Histogram()
         """From handing a record to the Kafka client to its acknowledgement."""
         self.confirm_s = Histogram()
-        """From the wish to confirm acknowledged entries until they were confirmed."""
+        """From the request to confirm acknowledged entries until they are confirmed."""
         self.calls_s = {kind: Histogram() for kind in ("step", "decision", "effect")}
         """How long each attempt of a call took, by its kind."""
         self.runs = RunCounts()

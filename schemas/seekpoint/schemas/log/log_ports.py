@@ -105,7 +105,7 @@ class DeliveryReport(NamedTuple):
     offset: int
     error: SeekpointError | None
     record: Record | None = None
-    """The record as a reader gets it, unless the log does not say. Who has read all before it need not read it back."""
+    """The record at its offset, as a reader gets it; None if the log does not tell. See ``Tailer.take_written``."""
 
 
 class LogReader(Protocol):
