@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from folding import refold
-from idle_tailers import at_rest
+from idle_tailers import at_rest, until
 from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
@@ -35,14 +35,6 @@ from seekpoint.schemas.log.memory_log import MemoryTail
 @pytest.fixture
 def log() -> MemoryLog:
     return MemoryLog(partitions=1)
-
-
-async def until(true: Callable[[], bool], what: str) -> None:
-    """Poll, with a deadline."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.005)
 
 
 async def proven(node: Node) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 
 import pytest
 
-from idle_tailers import until_idle
+from idle_tailers import until, until_idle
 from seekpoint.consumers import Recovery
-from seekpoint.producers import Node
+from seekpoint.producers import Node, Process
 from seekpoint.producers.node import runtime_of
 from seekpoint.producers.process import durable_side
+from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.writer import confirmer
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas.errors import LogTruncated
@@ -24,12 +23,15 @@ def log() -> MemoryLog:
     return MemoryLog(partitions=1)
 
 
-async def until(true: Callable[[], bool], what: str) -> None:
-    """Poll, with a deadline."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.005)
+async def read_tail(node: Node, process: Process) -> PartitionTail:
+    """Write an entry. Return the tail once it has read all that it took from acknowledgements, and its thread rests."""
+    await process.update("a", 1)
+    await process.confirm()
+    tail = runtime_of(node).tailer.tail(0)
+    assert tail is not None
+    await until_idle(node)
+    await until(lambda: tail.taken is None, "it is not read")
+    return tail
 
 
 async def test_a_log_that_was_truncated_under_the_tailer_stops_its_owners(log: MemoryLog) -> None:
@@ -74,12 +76,7 @@ async def test_a_new_leader_is_asked_for_what_was_only_acknowledged(log: MemoryL
     """It has the last record that was read, and not those that the owner took from their acknowledgements since."""
     async with Node.in_memory(log) as node:
         process = await node.open("p")
-        await process.update("a", 1)
-        await process.confirm()
-        tail = runtime_of(node).tailer.tail(0)
-        assert tail is not None
-        await until_idle(node)
-        await until(lambda: tail.taken is None, "it is not read")
+        tail = await read_tail(node, process)
         lost_from = tail.position
         await process.update("a", 2)
         await process.update("a", 3)
@@ -99,12 +96,7 @@ async def test_a_new_leader_is_asked_after_a_direct_read_too(log: MemoryLog, mon
     """Its thread may read nothing from then on, as the node writes alone."""
     async with Node.in_memory(log) as node:
         process = await node.open("p")
-        await process.update("a", 1)
-        await process.confirm()
-        tail = runtime_of(node).tailer.tail(0)
-        assert tail is not None
-        await until_idle(node)
-        await until(lambda: tail.taken is None, "it is not read")
+        tail = await read_tail(node, process)
         await process.update("a", 2)
         log.elect(0, tail.position - 1)
         log.append(0, b"other", b"1")
@@ -192,12 +184,7 @@ async def test_acknowledged_records_that_were_read_are_not_read_again(log: Memor
     """Nor does the check mind that the log was trimmed: what was trimmed is in a checkpoint."""
     settings = Settings(redis_url=None, confirm_interval_s=0.1)
     async with Node(log, log, settings, recovery=Recovery.in_memory(log)) as node, node.open("p") as process:
-        await process.update("a", 1)
-        await process.confirm()
-        tail = runtime_of(node).tailer.tail(0)
-        assert tail is not None
-        await until_idle(node)
-        await until(lambda: tail.taken is None, "it is not read")
+        tail = await read_tail(node, process)
         await process.update("a", 2)
         assert tail.taken is not None
         log.trim(0, log.watermarks(0).high)

@@ -53,17 +53,22 @@ def make_server() -> MCPServer[Any]:
     return server
 
 
+async def serve(server: MCPServer, node: Node, port: int) -> None:
+    """Serve until the program is ended; say when it listens."""
+    app = streamable_http_app(server, node, retry_interval=50)
+    running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="on"))
+    serving = asyncio.create_task(running.serve())
+    while not running.started and not serving.done():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    print("listening", flush=True)
+    await serving
+
+
 async def main(port: int, journal_url: str | None) -> None:
     """Serve until the program is ended."""
     settings = Settings.load() if journal_url is None else Settings(journal_url=journal_url)
     async with Node.connect(settings) as node:
-        app = streamable_http_app(make_server(), node, retry_interval=50)
-        running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="on"))
-        serving = asyncio.create_task(running.serve())
-        while not running.started and not serving.done():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        print("listening", flush=True)
-        await serving
+        await serve(make_server(), node, port)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ import asyncio
 import sys
 from typing import Any
 
-import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import JSONRPCMessage
 
 from call_ledger import Ledger
+from mcp_program import serve
 from seekpoint import Effect, Node, Settings
-from seekpoint.adapters.mcp import SeekpointEventStore, streamable_http_app
+from seekpoint.adapters.mcp import SeekpointEventStore
 from seekpoint.errors import EffectUnknown
 
 __all__ = ["PARTS"]
@@ -71,13 +71,7 @@ async def main(port: int, journal_url: str) -> None:
     """Serve until the program is killed."""
     SeekpointEventStore.store_event = noted  # type: ignore[method-assign]
     async with Node.connect(Settings(journal_url=journal_url)) as node:
-        app = streamable_http_app(make_shop(node), node, retry_interval=50)
-        running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="on"))
-        serving = asyncio.create_task(running.serve())
-        while not running.started and not serving.done():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        print("listening", flush=True)
-        await serving
+        await serve(make_shop(node), node, port)
 
 
 if __name__ == "__main__":
