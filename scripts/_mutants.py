@@ -27,9 +27,10 @@ import time
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Literal
 
 from _table import Table, arguments, progress
@@ -101,38 +102,67 @@ def _parsed(number: int, entry: dict[str, object]) -> Mutant:
 
 
 def run_mutants(tree: Path, mutants: Sequence[Mutant], *, jobs: int = 1, timeout_s: float = 300.0) -> Iterator[Outcome]:
-    """Run each in a copy of its own, after its tests passed once without it; outcomes in the order given."""
+    """Run each in a copy of the tree, after its tests passed once without it; outcomes in the order given.
+
+    Each job has one copy, which it mends after each mutant: the bytecode of the files that did not change is kept.
+    """
     suites = list(dict.fromkeys(mutant.tests for mutant in mutants))
 
     def unmutated(tests: tuple[str, ...]) -> str | None:
         progress(f"unmutated: {' '.join(tests)}")
-        with _copy_of(tree) as copy:
-            return _unfit(_pytest(copy, tests, timeout_s))
+        with _borrowed(copies) as copy:
+            return _unfit(_pytest(copy, tests, timeout_s, keeps_bytecode=True))
 
     def mutated(mutant: Mutant) -> Outcome:
         progress(f"{mutant.rule}: {mutant.why}")
         if reason := unfit[mutant.tests]:
             return Outcome(mutant=mutant, verdict="broken", told=reason, seconds=0.0)
-        return _outcome(tree, mutant, timeout_s)
+        with _borrowed(copies) as copy:
+            return _outcome(copy, mutant, timeout_s)
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ExitStack() as stack:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for _ in range(jobs):
+            copies.put(stack.enter_context(_copy_of(tree)))
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
         unfit = dict(zip(suites, pool.map(unmutated, suites), strict=True))
         yield from pool.map(mutated, mutants)
 
 
-def _outcome(tree: Path, mutant: Mutant, timeout_s: float) -> Outcome:
-    with _copy_of(tree) as copy:
-        try:
-            source = (copy / mutant.file).read_text()
-            (copy / mutant.file).write_text(mutant.applied_to(source))
-        except (OSError, MutantError) as error:
-            return Outcome(mutant=mutant, verdict="broken", told=str(error), seconds=0.0)
-        run = _pytest(copy, mutant.tests, timeout_s)
+@contextmanager
+def _borrowed(copies: SimpleQueue[Path]) -> Iterator[Path]:
+    copy = copies.get()
+    try:
+        yield copy
+    finally:
+        shutil.rmtree(copy / ".hypothesis", ignore_errors=True)  # examples that failed with another mutant
+        copies.put(copy)
+
+
+def _outcome(copy: Path, mutant: Mutant, timeout_s: float) -> Outcome:
+    try:
+        with _mutated(copy / mutant.file, mutant):
+            run = _pytest(copy, mutant.tests, timeout_s)
+    except (OSError, MutantError) as error:
+        return Outcome(mutant=mutant, verdict="broken", told=str(error), seconds=0.0)
     if run.exit_code == 0 and not run.strangers:
         return Outcome(mutant=mutant, verdict="survived", told="", seconds=run.seconds)
     if run.exit_code == 1 and run.failed and not run.strangers:
         return Outcome(mutant=mutant, verdict="caught", told=run.failed, seconds=run.seconds)
     return Outcome(mutant=mutant, verdict="broken", told=_odd(run), seconds=run.seconds)
+
+
+@contextmanager
+def _mutated(file: Path, mutant: Mutant) -> Iterator[None]:
+    """Break the file, and mend it afterwards. Its bytecode is told by its time: the broken file has a later one."""
+    source, before = file.read_text(), file.stat()
+    file.write_text(mutant.applied_to(source))
+    os.utime(file, (before.st_atime, before.st_mtime + 10))
+    try:
+        yield
+    finally:
+        file.write_text(source)
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def _unfit(run: _Run) -> str | None:
@@ -162,15 +192,16 @@ def _copy_of(tree: Path) -> Iterator[Path]:
         yield copy
 
 
-def _pytest(copy: Path, tests: Iterable[str], timeout_s: float) -> _Run:
+def _pytest(copy: Path, tests: Iterable[str], timeout_s: float, *, keeps_bytecode: bool = False) -> _Run:
     testimony = copy / "witness.json"
+    testimony.unlink(missing_ok=True)
     started = time.monotonic()
     # The fixtures that an editable install registers would be imported from there, where the copy has none.
     ours = [] if (copy / "console/seekpoint/console/pytest_plugin.py").exists() else ["-p", "no:seekpoint"]
     exit_code, output = run_bounded(
         [*PYTEST, *ours, "-m", "not long and not three_brokers", "--hypothesis-seed=0", *tests],
         cwd=copy,
-        env=_environment(copy, testimony),
+        env=_environment(copy, testimony, keeps_bytecode),
         timeout_s=timeout_s,
     )
     told = json.loads(testimony.read_text()) if testimony.exists() else {"failed": None, "strangers": []}
@@ -183,13 +214,13 @@ def _pytest(copy: Path, tests: Iterable[str], timeout_s: float) -> _Run:
     )
 
 
-def _environment(copy: Path, testimony: Path) -> dict[str, str]:
+def _environment(copy: Path, testimony: Path, keeps_bytecode: bool) -> dict[str, str]:
     """The copy's roots come before an editable install's, in pytest and in every interpreter that it starts."""
     places = [copy / root for root in ROOTS] + [CHECKOUT / "scripts"]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return inherited | {
         "PYTHONPATH": os.pathsep.join(map(str, places)),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONDONTWRITEBYTECODE": "" if keeps_bytecode else "1",
         "MUTANT_WITNESS": str(testimony),
     }
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,13 @@ def test_the_mutated_tree_is_a_copy(tree: Path, told: dict[str, Any]) -> None:
     """A mutant lives in its copy only."""
     assert len(told["rows"]) == 5
     assert (tree / MODULE).read_text() == SOURCE
+
+
+def test_the_copy_is_mended_after_each_mutant(tmp_path: Path) -> None:
+    """One job has one copy: what one mutant breaks there fails no test of the next one, and breaks again later."""
+    survivor = replace(CAUGHT, find="a * 2", replace="a * 3")
+    outcomes = run_mutants(plant(tmp_path), [CAUGHT, survivor, CAUGHT], jobs=1, timeout_s=120.0)
+    assert [outcome.verdict for outcome in outcomes] == ["caught", "survived", "caught"]
 
 
 def test_tests_that_fail_anyway_cannot_judge_a_mutant(tmp_path: Path) -> None:
