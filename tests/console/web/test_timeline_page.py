@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -17,6 +19,8 @@ from seekpoint.console.web.data.timeline import bars_of, timeline_of
 from seekpoint.producers.durable.replay.call_records import Attempt, CallRecord
 from seekpoint.schemas import bodies as b
 from written_journals import CASE_BEGAN_US, HOUR_US, a_case, write_entries
+
+Growing: TypeAlias = tuple[Served, Callable[[int], None]]
 
 
 @pytest.fixture(scope="module")
@@ -157,21 +161,83 @@ def test_the_picture(browser: Browser, served: Served) -> None:
     assert "15:13:2" in browser.text("#ticks")
 
 
-def test_what_is_appended_shows_by_itself(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A call that begins is a new row of the open pages, and the head of the page tells the new seq."""
-    settings = file_settings(tmp_path_factory.mktemp("grows"))
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Growing]:
+    """A console on a journal of its own, and what appends a call that begins, with this seq, from 17 on."""
+    settings = file_settings(tmp_path)
     write_entries(settings, case := a_case())
+
+    def append(seq: int) -> None:
+        step = b.StepStarted(f"new:{seq}", seq, f"new{seq}", "7" * 32, "null", 1, "", case[-1].ts)
+        entry = own(seq, step, epoch=2, claim_id=2)
+        write_entries(settings, [entry._replace(id=an_id(500 + seq), ts=case[-1].ts + seq)])
+
     url = f"sqlite:///{settings.sqlite_path}"
     with closing(CommandTarget(None, None, None, url)) as target, serving(target) as served:
-        for seq, tab in enumerate(("timeline", "calls", "entries"), 17):
-            browser.open(f"{served.url}/{tab}?id=case-17")
-            browser.until(lambda: "refund:1" in browser.text("main"))
-            step = b.StepStarted(f"new:{seq}", seq, f"new{seq}", "7" * 32, "null", 1, "", case[-1].ts)
-            entry = own(seq, step, epoch=2, claim_id=2)
-            write_entries(settings, [entry._replace(id=an_id(500 + seq), ts=case[-1].ts + seq)])
-            browser.until(lambda seq=seq: f"new:{seq}" in browser.text("main"))  # type: ignore[misc]
-            browser.until(lambda seq=seq: f"seq\n{seq}" in browser.text("#head"))  # type: ignore[misc]
-        browser.driver.get("about:blank")
+        yield served, append
+
+
+@pytest.mark.parametrize("tab", ["timeline", "calls", "entries"])
+def test_what_is_appended_shows_by_itself(browser: Browser, growing: Growing, tab: str) -> None:
+    """A call that begins is a new row of the open page, and the head of the page tells the new seq."""
+    served, append = growing
+    browser.open(f"{served.url}/{tab}?id=case-17")
+    browser.until(lambda: "refund:1" in browser.text("main"))
+    append(17)
+    _shows(browser, 17)
+
+
+@pytest.mark.parametrize("tab", ["timeline", "calls", "entries"])
+def test_what_is_appended_before_the_page_is_connected_shows(browser: Browser, growing: Growing, tab: str) -> None:
+    """The first event that a page receives may be about more than the page was made with."""
+    served, append = growing
+    with browser.blocking("*/events/*"):
+        browser.open(f"{served.url}/{tab}?id=case-17")
+        browser.until(lambda: "refund:1" in browser.text("main"))
+        append(17)
+    _shows(browser, 17)
+
+
+@pytest.mark.parametrize(("tab", "asked"), [("timeline", "/api/timeline"), ("calls", "/calls")])
+def test_what_is_appended_while_the_console_does_not_answer_shows(
+    browser: Browser, growing: Growing, tab: str, asked: str
+) -> None:
+    """A page whose request failed asks again by itself."""
+    served, append = growing
+    browser.open(f"{served.url}/{tab}?id=case-17")
+    browser.until(lambda: "refund:1" in browser.text("main"))
+    with browser.blocking(f"*{asked}?*"):
+        append(17)
+        browser.until(lambda: "seq\n17" in browser.text("#head"))
+        time.sleep(1)
+        assert "new:17" not in browser.text("main")
+    _shows(browser, 17)
+
+
+@pytest.mark.parametrize("tab", ["timeline", "calls", "entries"])
+def test_what_is_appended_while_an_answer_is_under_way_shows(browser: Browser, growing: Growing, tab: str) -> None:
+    """An answer that was made before the newest entry does not make the page forget that there is more."""
+    served, append = growing
+    browser.open(f"{served.url}/{tab}?id=case-17")
+    browser.until(lambda: "refund:1" in browser.text("main"))
+    browser.script("""
+        const real = window.fetch, opened = new Promise((resolve) => { window.openGate = resolve; });
+        window.held = 0;
+        window.fetch = async (...given) => { const found = await real(...given); window.held += 1; await opened; return found; };
+        """)
+    append(17)
+    browser.until(lambda: "seq\n17" in browser.text("#head") and browser.script("return window.held"))
+    append(18)
+    browser.until(lambda: "seq\n18" in browser.text("#head"))
+    time.sleep(1)  # until the page has noticed
+    browser.script("window.openGate()")
+    _shows(browser, 18)
+
+
+def _shows(browser: Browser, seq: int) -> None:
+    browser.until(lambda: f"new:{seq}" in browser.text("main"))
+    browser.until(lambda: f"seq\n{seq}" in browser.text("#head"))
+    browser.driver.get("about:blank")
 
 
 def test_keys_walk_through_the_rows(browser: Browser, served: Served) -> None:

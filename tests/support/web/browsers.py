@@ -7,7 +7,8 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,6 +73,16 @@ class Browser:
         """Open a page, and forget what the console of the browser said before."""
         self._log()
         self.driver.get(url)
+
+    @contextmanager
+    def blocking(self, pattern: str) -> Iterator[None]:
+        """Let requests to addresses like ``*/api/*`` fail, as if nobody answered."""
+        self.driver.execute_cdp_cmd("Network.enable", {})
+        self.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": [pattern]})
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
 
     def script(self, text: str, *arguments: Any) -> Any:
         """Return the result of a script in the page."""

@@ -3,6 +3,7 @@ import { follow } from "./live.js";
 
 const head = document.getElementById("head");
 const INTERVAL_MS = 700;
+const RETRY_MS = 3000;
 const listeners = [];
 let seen = null;
 let isAsking = false;
@@ -43,18 +44,21 @@ async function refresh() {
   const part = document.getElementById("grows");
   if (!part || isAsking) return;
   isAsking = true;
+  let wait = INTERVAL_MS;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-    if (!answer.ok) return;
+    if (!answer.ok) throw new Error(answer.statusText);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html"); // its scripts never run
     const fresh = page.getElementById("grows");
     putRows(part.querySelector("[data-rows]"), document.adoptNode(fresh.querySelector("[data-rows]")));
     const line = page.getElementById("line");
     if (line && line.innerHTML !== document.getElementById("line").innerHTML) document.getElementById("line").replaceWith(document.adoptNode(line));
     Object.assign(part.dataset, fresh.dataset);
-  } catch { /* the header says that the console does not answer */
+  } catch { // the header says that the console does not answer
+    seen.isLate = true;
+    wait = RETRY_MS;
   } finally {
-    setTimeout(() => { isAsking = false; if (seen?.isLate) { seen.isLate = false; refresh(); } }, INTERVAL_MS);
+    setTimeout(() => { isAsking = false; if (seen?.isLate) { seen.isLate = false; refresh(); } }, wait);
   }
 }
 

@@ -7,6 +7,7 @@ const ROW_PX = 24;
 const WINDOW = 200;
 const WINDOWS_MAX = 30;
 const BAR_PX_MIN = 3;
+const RETRY_MS = 3000;
 const frame = document.getElementById("timeline");
 const scroller = document.getElementById("scroller");
 const space = document.getElementById("rows");
@@ -44,20 +45,21 @@ async function ask(number) {
     const answer = await fetch(`/api/timeline?id=${id}&first=${number * WINDOW}&limit=${WINDOW}&partial=true`);
     const found = await answer.json();
     if (!answer.ok) throw new Error(found.error.message);
-    if (whole && whole.total !== found.total) for (const key of windows.keys()) stale.add(key); // rows may have moved
+    if (whole && whole.total !== found.total) for (const key of windows.keys()) if (key !== number) stale.add(key); // rows may have moved
     const isAtEnd = whole?.is_complete && scroller.scrollTop > 0 && scroller.scrollTop + scroller.clientHeight > scroller.scrollHeight - ROW_PX;
     whole = found;
     windows.delete(number);
     windows.set(number, found);
     if (windows.size > WINDOWS_MAX) windows.delete(windows.keys().next().value);
-    stale.delete(number);
     line.textContent = `${found.total.toLocaleString("en")} rows${found.is_complete ? "" : " so far, reading…"}`;
     space.style.height = `${Math.max(1, found.total) * ROW_PX}px`;
     if (isAtEnd) scroller.scrollTop = scroller.scrollHeight;
     if (found.total === 0 && found.is_complete) line.textContent = "its code has made no calls";
   } catch (error) {
     failedAt = Date.now();
-    line.textContent = clean(error instanceof TypeError ? "the console does not answer; scroll to try again" : error.message);
+    stale.add(number);
+    line.textContent = clean(error instanceof TypeError ? "the console does not answer, trying again…" : error.message);
+    setTimeout(draw, RETRY_MS + 1);
     return;
   } finally {
     asked.delete(number);
@@ -76,7 +78,8 @@ function refresh() {
 }
 let read;
 onHistory((progress) => {
-  if (read === undefined ? progress.is_complete !== whole?.is_complete || !progress.is_complete : read.entries !== progress.entries || read.is_complete !== progress.is_complete) refresh();
+  // The first event may come after what the first answer does not have yet.
+  if (read?.entries !== progress.entries || read.is_complete !== progress.is_complete) refresh();
   read = progress;
 });
 
@@ -89,7 +92,7 @@ function inView() {
 }
 
 function askAround(first, last) {
-  if (Date.now() - failedAt < 1000) return;
+  if (Date.now() - failedAt < RETRY_MS) return;
   const near = [Math.floor(first / WINDOW), Math.floor(Math.max(first, last - 1) / WINDOW)];
   const next = Math.floor((last + WINDOW / 2) / WINDOW);
   if (next * WINDOW < (whole?.total ?? 1)) near.push(next);
