@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seekpoint import Ref, State
-from seekpoint.adapters.shared_calls import SharedCalls
+from seekpoint.adapters.shared_calls import SharedProcessCalls
 from seekpoint.errors import AppendConflict, UnserializableValue
 
 __all__ = ["are_attached", "attached", "drop_unused", "item_of"]
@@ -20,12 +20,12 @@ _LARGE_BYTES = 65_536
 _MEDIA_TYPE = "application/json"
 
 
-async def attached(calls: SharedCalls, items: Sequence[Any]) -> list[Any]:
+async def attached(calls: SharedProcessCalls, items: Sequence[Any]) -> list[Any]:
     """Attach the items of more than 64 KiB; return all, with references for these."""
     return [await _attached(calls, item) for item in items]
 
 
-async def _attached(calls: SharedCalls, item: Any) -> Any:
+async def _attached(calls: SharedProcessCalls, item: Any) -> Any:
     if isinstance(item, Ref):
         return item
     try:
@@ -41,12 +41,12 @@ def are_attached(state: State, values: Mapping[str, Any]) -> bool:
     return all(one is not None and one.is_whole for one in found)
 
 
-async def item_of(calls: SharedCalls, value: Any) -> Any:
+async def item_of(calls: SharedProcessCalls, value: Any) -> Any:
     """Return the item that a value is, or refers to."""
     return json.loads(await calls.read_attachment(value)) if isinstance(value, Ref) else value
 
 
-async def drop_unused(calls: SharedCalls, process_id: str) -> None:
+async def drop_unused(calls: SharedProcessCalls, process_id: str) -> None:
     """Drop the attachments to which no item refers."""
     state = await calls.known()
     while unused := _unused(state, process_id):

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from seekpoint import Node, Ref, SharedProcess, State, SyncNode
 from seekpoint.schemas.bodies import ContentBatch
 
-__all__ = ["SharedCalls", "shared_calls"]
+__all__ = ["SharedProcessCalls", "shared_calls"]
 
 
-class SharedCalls(Protocol):
+class SharedProcessCalls(Protocol):
     """The calls that an adapter makes on a process."""
 
     async def read(self) -> State:
@@ -52,7 +52,7 @@ class SharedCalls(Protocol):
         ...
 
 
-def shared_calls(node: Node | SyncNode, process_id: str, actor: str | None) -> SharedCalls:
+def shared_calls(node: Node | SyncNode, process_id: str, actor: str | None) -> SharedProcessCalls:
     """Return the calls of the shared process ``process_id``; it is opened at the first of them."""
     return _LoopCalls(node, process_id, actor) if isinstance(node, Node) else _ThreadCalls(node, process_id, actor)
 

@@ -23,7 +23,7 @@ from activegraph.store.sqlite import SQLiteEventStore
 
 import activegraph_models
 from seekpoint.adapters.activegraph import SeekpointEventStore, SeekpointRuns
-from seekpoint.adapters.activegraph.runs import JournalPath
+from seekpoint.adapters.activegraph.journal_runs import JournalPath
 from suite_nodes import SuiteNodes
 
 MODE = os.environ.get("SUITE_MODE", "")

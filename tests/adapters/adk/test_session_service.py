@@ -16,7 +16,7 @@ from seekpoint import Limits, MemoryLog, Node, State, SyncNode
 from seekpoint.adapters.adk import SeekpointSessionService
 from seekpoint.adapters.adk.scoped_state import ScopedStates, with_attached
 from seekpoint.adapters.attached_items import drop_unused
-from seekpoint.adapters.shared_calls import SharedCalls
+from seekpoint.adapters.shared_calls import SharedProcessCalls
 from seekpoint.errors import InvalidOption, LimitExceeded
 from session_service_contract import APP, changing, got, made
 
@@ -182,7 +182,7 @@ async def test_large_events_at_once_are_all_there(nodes: list[Node], monkeypatch
     """Also if another call drops what it attached before it is referred to."""
     dropped = False
 
-    async def attach_and_lose(calls: SharedCalls, values: Any) -> dict[str, Any]:
+    async def attach_and_lose(calls: SharedProcessCalls, values: Any) -> dict[str, Any]:
         nonlocal dropped
         found = await attach(calls, values)
         if not dropped:

@@ -21,7 +21,7 @@ from promptise.runtime.journal.redact import RedactingJournal
 from promptise_journals import T0, entry, replayed, two_journals, update
 from seekpoint import MemoryLog, Node, SyncNode
 from seekpoint.adapters.promptise import SeekpointJournal
-from seekpoint.adapters.promptise.history import shortest_replay
+from seekpoint.adapters.promptise.entry_reading import shortest_replay
 from seekpoint.errors import AppendTimeout, LimitExceeded, Refused, UnserializableValue
 
 # --- random journals

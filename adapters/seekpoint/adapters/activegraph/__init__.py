@@ -17,6 +17,6 @@
 """
 
 from seekpoint.adapters.activegraph.event_store import SeekpointEventStore
-from seekpoint.adapters.activegraph.runs import SeekpointRuns
+from seekpoint.adapters.activegraph.journal_runs import SeekpointRuns
 
 __all__ = ["SeekpointEventStore", "SeekpointRuns"]

@@ -11,9 +11,9 @@ from activegraph.store.base import RunRecord
 from activegraph.store.serde import NonSerializableEventError, decode_event, encode_event
 from activegraph.store.sqlite import SQLiteEventStore
 
+from seekpoint.adapters.activegraph.journal_runs import JournalPath, SeekpointRuns, record_of
 from seekpoint.adapters.activegraph.run_content import Row, StoredEvent
 from seekpoint.adapters.activegraph.run_log import RUN_KEY, RunLog
-from seekpoint.adapters.activegraph.runs import JournalPath, SeekpointRuns, record_of
 from seekpoint.adapters.activegraph.store_errors import event_not_found
 from seekpoint.errors import HandleClosed
 

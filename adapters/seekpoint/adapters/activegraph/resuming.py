@@ -19,7 +19,7 @@ from activegraph.tools.cache import ToolCache
 from seekpoint.errors import Refused
 
 if TYPE_CHECKING:
-    from seekpoint.adapters.activegraph.runs import SeekpointRuns
+    from seekpoint.adapters.activegraph.journal_runs import SeekpointRuns
 
 __all__ = ["last_event_before_unfinished_work", "resumed"]
 

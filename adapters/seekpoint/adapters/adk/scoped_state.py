@@ -15,7 +15,7 @@ from seekpoint import Node
 from seekpoint import State as ProcessState
 from seekpoint.adapters.adk.session_records import OUTBOX, STATE, StoredSession, state_id_of, values_in
 from seekpoint.adapters.attached_items import attached, drop_unused, item_of
-from seekpoint.adapters.shared_calls import SharedCalls, shared_calls
+from seekpoint.adapters.shared_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, UnknownAttachment
 
 __all__ = ["ScopedStates", "newer_state", "values_of", "with_attached"]
@@ -42,7 +42,7 @@ class ScopedStates:
         shared = {f"app:{key}": value for key, value in of_app.items()}
         return {**own, **shared, **{f"user:{key}": value for key, value in of_user.items()}}
 
-    async def deliver(self, calls: SharedCalls, process_id: str, state: ProcessState) -> ProcessState:
+    async def deliver(self, calls: SharedProcessCalls, process_id: str, state: ProcessState) -> ProcessState:
         """Make the changes in the outbox of a session, and empty it. Return the session's newest state.
 
         Any call may do it, and several at once.
@@ -66,7 +66,7 @@ class ScopedStates:
     def _scope(self, stored: StoredSession, scope: str) -> tuple[str, str | None]:
         return stored.app, stored.user if scope == "user" else None
 
-    def _calls(self, app: str, user: str | None) -> SharedCalls:
+    def _calls(self, app: str, user: str | None) -> SharedProcessCalls:
         return shared_calls(self._node, state_id_of(self._prefix, app, user), self._actor)
 
     async def _apply(self, scope: tuple[str, str | None], delta: Mapping[str, Any], sender: str, revision: int) -> None:
@@ -102,7 +102,7 @@ class ScopedStates:
                 return
 
 
-async def values_of(calls: SharedCalls, state: ProcessState) -> dict[str, Any]:
+async def values_of(calls: SharedProcessCalls, state: ProcessState) -> dict[str, Any]:
     """Return the values of a state, those that are attached too."""
     while True:
         try:
@@ -111,12 +111,12 @@ async def values_of(calls: SharedCalls, state: ProcessState) -> dict[str, Any]:
             state = await newer_state(calls, state, exc)
 
 
-async def with_attached(calls: SharedCalls, values: Mapping[str, Any]) -> dict[str, Any]:
+async def with_attached(calls: SharedProcessCalls, values: Mapping[str, Any]) -> dict[str, Any]:
     """Attach the large values; return all, with references for these."""
     return dict(zip(values, await attached(calls, list(values.values())), strict=True))
 
 
-async def newer_state(calls: SharedCalls, state: ProcessState, error: Exception) -> ProcessState:
+async def newer_state(calls: SharedProcessCalls, state: ProcessState, error: Exception) -> ProcessState:
     """Return the state that a call lost against. Raises ``error`` if there is none that is newer."""
     if isinstance(error, AppendConflict):
         found: ProcessState | None = error.state

@@ -33,7 +33,7 @@ from seekpoint.adapters.attached_items import drop_unused, item_of
 from seekpoint.adapters.node_calls import NodeCalls
 from seekpoint.adapters.process_lists import states_of
 from seekpoint.adapters.process_names import id_prefix_of, joined
-from seekpoint.adapters.shared_calls import SharedCalls, shared_calls
+from seekpoint.adapters.shared_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, InvalidOption, LimitExceeded, UnknownAttachment
 
 __all__ = ["SeekpointSessionService"]
@@ -198,14 +198,14 @@ class SeekpointSessionService(BaseSessionService):
             state = after
 
     async def _is_newest(
-        self, calls: SharedCalls, state: ProcessState, stored: StoredSession, given: Mapping[str, Any]
+        self, calls: SharedProcessCalls, state: ProcessState, stored: StoredSession, given: Mapping[str, Any]
     ) -> bool:
         """Whether an event is the newest of the session already. Its time does not count: a call may be made again."""
         newest = await item_of(calls, state.value(event_key(stored.revision))["event"])
         return {**newest, "timestamp": 0} == {**given, "timestamp": 0}
 
     async def _written(
-        self, calls: SharedCalls, process_id: str, state: ProcessState, stored: StoredSession,
+        self, calls: SharedProcessCalls, process_id: str, state: ProcessState, stored: StoredSession,
         scopes: Mapping[str, dict[str, Any]], event: Mapping[str, Any] | None,
     ) -> StoredSession | ProcessState:  # fmt: skip
         """Write one entry that makes the session what ``stored`` says; return it, or the state that is newer."""

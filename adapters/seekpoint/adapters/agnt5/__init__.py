@@ -4,7 +4,7 @@
 programs that make the contexts of the SDK themselves.
 """
 
-from seekpoint.adapters.agnt5.checkpoints import SeekpointCheckpoints
+from seekpoint.adapters.agnt5.checkpoint_client import SeekpointCheckpoints
 from seekpoint.adapters.agnt5.digests import (
     activation_id,
     canonical_value,

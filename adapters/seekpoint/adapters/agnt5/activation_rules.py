@@ -23,7 +23,7 @@ __all__ = [
     "CERTAINTIES",
     "REPEATS",
     "Begun",
-    "Claim",
+    "OwnerFacts",
     "begin",
     "check_holder",
     "check_request",
@@ -48,7 +48,7 @@ _CODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class OwnerFacts:
     """The facts that the owner of a run's process knows when a call begins."""
 
     epoch: int
@@ -69,28 +69,28 @@ class Begun:
     message: str = ""
 
 
-def begin(known: Activation | None, request: BeginActivationRequest, claim: Claim) -> Begun:
+def begin(known: Activation | None, request: BeginActivationRequest, owner: OwnerFacts) -> Begun:
     """Decide what the caller of ``begin`` has to do."""
     if known is not None and (difference := _difference(known, request)):
         return Begun(Kind.CONFLICT, known, message=difference)
     if known is not None and known.status is Status.COMPLETED:
         return Begun(Kind.REPLAY, known)
-    if claim.cancelled is not None or (known is not None and known.status is Status.CANCELLED):
-        return _cancelled(known or new_activation(request), claim)
+    if owner.cancelled is not None or (known is not None and known.status is Status.CANCELLED):
+        return _cancelled(known or new_activation(request), owner)
     if known is None:
-        return _next_attempt(new_activation(request), request, claim)
-    if _replays_failure(known, claim):
+        return _next_attempt(new_activation(request), request, owner)
+    if _replays_failure(known, owner):
         return Begun(Kind.UNKNOWN_OUTCOME, known, message=_what_happened(known))
     if known.status is Status.RETRY_READY:
-        return _next_attempt(known, request, claim)
-    if known.status is Status.FAILED and claim.retry_failed and not _is_under_way(known, claim):
-        return _next_attempt(known, request, claim)
+        return _next_attempt(known, request, owner)
+    if known.status is Status.FAILED and owner.retry_failed and not _is_under_way(known, owner):
+        return _next_attempt(known, request, owner)
     if known.status in (Status.FAILED, Status.UNKNOWN_OUTCOME):
         return Begun(Kind.UNKNOWN_OUTCOME, known, message=_what_happened(known))
-    if _is_under_way(known, claim):
+    if _is_under_way(known, owner):
         return Begun(Kind.WAIT, known, message=f"attempt {known.attempt} is {_DOES[known.status]}")
     if known.status is Status.SUSPENDED or known.recovery_policy in _REPEATS:
-        return _next_attempt(known, request, claim)
+        return _next_attempt(known, request, owner)
     return _interrupted(known)
 
 
@@ -106,8 +106,8 @@ def _difference(known: Activation, request: BeginActivationRequest) -> str:
     return ""
 
 
-def _is_under_way(known: Activation, claim: Claim) -> bool:
-    return known.epoch == claim.epoch and known.lease == claim.lease
+def _is_under_way(known: Activation, owner: OwnerFacts) -> bool:
+    return known.epoch == owner.epoch and known.lease == owner.lease
 
 
 def has_failed(known: Activation) -> bool:
@@ -115,15 +115,15 @@ def has_failed(known: Activation) -> bool:
     return known.error_data is not None and known.status in _ENDED_BADLY
 
 
-def _replays_failure(known: Activation, claim: Claim) -> bool:
+def _replays_failure(known: Activation, owner: OwnerFacts) -> bool:
     """Whether a model was told of a tool's failure before: it is told the same again, or it is asked otherwise."""
-    return known.kind == ActivationKind.TOOL.name and has_failed(known) and not _is_under_way(known, claim)
+    return known.kind == ActivationKind.TOOL.name and has_failed(known) and not _is_under_way(known, owner)
 
 
-def _next_attempt(known: Activation, request: BeginActivationRequest, claim: Claim) -> Begun:
+def _next_attempt(known: Activation, request: BeginActivationRequest, owner: OwnerFacts) -> Begun:
     record = replace(
         known, status=Status.ACTIVE, attempt=known.attempt + 1, previous_attempt=known.attempt,
-        fence_token=claim.fence_token, epoch=claim.epoch, lease=claim.lease,
+        fence_token=owner.fence_token, epoch=owner.epoch, lease=owner.lease,
         recovery_policy=Policy(request.recovery_policy).name,
         input=payload_of(request.input_data) if request.input_data else None, error_code="", error_data=None,
         retryable=False, external_outcome_certainty="", evidence=(), latency_ms=0, reason="",
@@ -141,10 +141,10 @@ def _interrupted(known: Activation) -> Begun:
     return Begun(Kind.UNKNOWN_OUTCOME, record, is_new=True, message=_what_happened(record))
 
 
-def _cancelled(known: Activation, claim: Claim) -> Begun:
+def _cancelled(known: Activation, owner: OwnerFacts) -> Begun:
     if known.status is Status.CANCELLED:
         return Begun(Kind.CANCELLED, known, message=known.reason)
-    reason = claim.cancelled or ""
+    reason = owner.cancelled or ""
     return Begun(
         Kind.CANCELLED, replace(known, status=Status.CANCELLED, input=None, reason=reason), is_new=True, message=reason
     )

@@ -113,13 +113,13 @@ class SeekpointActivations:
                 raise rules.refusal(Code.STALE_AUTHORITY, "a newer dispatch executes the run", found)
             if run.stopped is not None:
                 raise run.stopped
-            claim = rules.Claim(
+            owner = rules.OwnerFacts(
                 run.epoch, lease, token_bytes(_FENCE_BYTES).hex(), run.cancelled, retry_failed=self._retry_failed
             )
-            begun = rules.begin(run.activation(found), replace(request, recovery_policy=policy), claim)
+            begun = rules.begin(run.activation(found), replace(request, recovery_policy=policy), owner)
             record = begun.record
             if begun.is_new:
-                cancelled = {CANCELLED: claim.cancelled} if record.status is Status.CANCELLED else None
+                cancelled = {CANCELLED: owner.cancelled} if record.status is Status.CANCELLED else None
                 record = await run.begin(found, record, cancelled)
             if begun.kind is ActivationDecisionKind.EXECUTE:
                 run.watch(asyncio.current_task())

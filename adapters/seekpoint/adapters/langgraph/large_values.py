@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from seekpoint import Ref, SharedProcess, State
-from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredValue, StoredWrite, Writes
+from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, PutWrites, StoredValue, StoredWrite
 from seekpoint.adapters.langgraph.thread_content import ThreadContent
 
 __all__ = [
@@ -47,7 +47,7 @@ def width_of(op: Op) -> int:
         return (
             len(op.checkpoint.data) + len(op.checkpoint.metadata) + sum(len(one.data) for one in op.channels.values())
         )
-    if isinstance(op, Writes):
+    if isinstance(op, PutWrites):
         return sum(len(one.data) for one in op.items)
     return sum(map(width_of, op.newest))
 
@@ -57,7 +57,7 @@ def digests_of(op: Op) -> Iterator[str]:
     parts: Iterable[StoredValue | StoredWrite] = ()
     if isinstance(op, Put):
         parts = op.channels.values()
-    elif isinstance(op, Writes):
+    elif isinstance(op, PutWrites):
         parts = op.items
     else:
         return (digest for one in op.newest for digest in digests_of(one))
@@ -78,8 +78,8 @@ async def with_attachments(op: Op, process: SharedProcess) -> Op:
     return await _with_attachments(op, process)
 
 
-async def _with_attachments(op: Put | Writes, process: SharedProcess) -> Put | Writes:
-    if isinstance(op, Writes):
+async def _with_attachments(op: Put | PutWrites, process: SharedProcess) -> Put | PutWrites:
+    if isinstance(op, PutWrites):
         return replace(op, items=await _attached(op.items, process))
     rows = list(op.channels.items())
     values = await _attached([value for _, value in rows], process)

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
-from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredCheckpoint, StoredValue, Version, Writes
+from seekpoint.adapters.langgraph.recent_threads import RecentThreads
+from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, PutWrites, StoredCheckpoint, StoredValue, Version
 from seekpoint.adapters.langgraph.thread_content import ThreadContent
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
 from seekpoint.adapters.langgraph.thread_log import OutdatedError, ThreadLog
 from seekpoint.adapters.langgraph.thread_reads import ThreadReads
-from seekpoint.adapters.langgraph.threads import Threads
 from seekpoint.errors import Refused
 
 __all__ = ["Removals"]
@@ -25,7 +25,7 @@ _Chooser: TypeAlias = Callable[[str, ThreadHistory], list[str]]
 class Removals:
     """The calls of a saver that remove or copy checkpoints."""
 
-    def __init__(self, threads: Threads, reads: ThreadReads) -> None:
+    def __init__(self, threads: RecentThreads, reads: ThreadReads) -> None:
         self._threads = threads
         self._reads = reads
 
@@ -85,9 +85,9 @@ class Removals:
 
     def _newest(
         self, log: ThreadLog, content: ThreadContent, history: ThreadHistory, gone: dict[str, list[str]]
-    ) -> list[Put | Writes]:
+    ) -> list[Put | PutWrites]:
         """Return what the context has to have where its newest checkpoint goes."""
-        ops: list[Put | Writes] = []
+        ops: list[Put | PutWrites] = []
         for ns, ids in gone.items():
             space = content.namespaces.get(ns)
             rows = history.checkpoints[ns].items()
@@ -103,7 +103,7 @@ class Removals:
             return
         _, history = await source.history()
         written: dict[tuple[str, str], Version] = {}
-        ops: list[Put | Writes] = []
+        ops: list[Put | PutWrites] = []
         for ns, by_id in history.checkpoints.items():
             for one in sorted(one for one in by_id.values() if self._reads.is_whole(source, ns, one, history)):
                 ops += self._stored_ops(ns, one, history, written)
@@ -113,7 +113,7 @@ class Removals:
 
     def _stored_ops(
         self, ns: str, one: StoredCheckpoint, history: ThreadHistory, written: dict[tuple[str, str], Version]
-    ) -> list[Put | Writes]:
+    ) -> list[Put | PutWrites]:
         """Return what stores a checkpoint of the history again. ``written`` has the values that are there already."""
         versions = self._versions(one)
         channels: dict[str, StoredValue] = {}
@@ -121,10 +121,10 @@ class Removals:
             value = history.value(ns, channel, version)
             if value is not None and written.get((ns, channel)) != version:
                 channels[channel], written[ns, channel] = value, version
-        ops: list[Put | Writes] = [Put(ns=ns, checkpoint=one, versions=versions, channels=channels)]
+        ops: list[Put | PutWrites] = [Put(ns=ns, checkpoint=one, versions=versions, channels=channels)]
         for task_id, task in history.writes(ns, one.id).items():
             ops.append(
-                Writes(
+                PutWrites(
                     ns=ns, checkpoint_id=one.id, task_id=task_id, task_path=task.path, items=list(task.items.values())
                 )
             )
@@ -144,7 +144,7 @@ class Removals:
         return found
 
 
-async def _with_own_bytes(op: Put | Writes, source: ThreadLog) -> Op:
+async def _with_own_bytes(op: Put | PutWrites, source: ThreadLog) -> Op:
     """Return ``op`` with the bytes of its attachments: the copy attaches them itself."""
     if isinstance(op, Put):
         return replace(op, channels={name: await source.with_bytes(value) for name, value in op.channels.items()})

@@ -18,11 +18,11 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from seekpoint.adapters.langgraph.recent_threads import RecentThreads
 from seekpoint.adapters.langgraph.removals import Removals
 from seekpoint.adapters.langgraph.serialization import checked_serializer, dumped, strict_serializer
-from seekpoint.adapters.langgraph.stored_parts import Put, StoredCheckpoint, StoredValue, StoredWrite, Writes
+from seekpoint.adapters.langgraph.stored_parts import Put, PutWrites, StoredCheckpoint, StoredValue, StoredWrite
 from seekpoint.adapters.langgraph.thread_reads import ThreadReads
-from seekpoint.adapters.langgraph.threads import Threads
 from seekpoint.adapters.node_calls import NodeCalls
 from seekpoint.errors import Refused
 
@@ -57,7 +57,7 @@ class SeekpointSaver(BaseCheckpointSaver[str]):
     ) -> None:
         super().__init__(serde=checked_serializer(serde or strict_serializer(allow)))
         self._calls = NodeCalls(node)
-        self._threads = Threads(self._calls.node, prefix)
+        self._threads = RecentThreads(self._calls.node, prefix)
 
     # --- async calls
     async def aput(
@@ -208,7 +208,7 @@ class SeekpointSaver(BaseCheckpointSaver[str]):
 
     def _writes_of(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Writes:
+    ) -> PutWrites:
         ns, checkpoint_id = _place(config)["checkpoint_ns"], get_checkpoint_id(config)
         if not checkpoint_id:
             raise Refused("writes are stored with a checkpoint", hint="pass the config that put has returned")
@@ -216,7 +216,7 @@ class SeekpointSaver(BaseCheckpointSaver[str]):
             StoredWrite(WRITES_IDX_MAP.get(channel, idx), channel, *dumped(self.serde, value, "write", channel))
             for idx, (channel, value) in enumerate(writes)
         ]
-        return Writes(
+        return PutWrites(
             ns=ns, checkpoint_id=checkpoint_id, task_id=task_id, task_path=task_path, items=items
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Forget", "Json", "Op", "Put", "StoredCheckpoint", "StoredValue", "StoredWrite", "Version", "Writes"]
+__all__ = ["Forget", "Json", "Op", "Put", "PutWrites", "StoredCheckpoint", "StoredValue", "StoredWrite", "Version"]
 
 Json: TypeAlias = "str | int | float | list[Json]"
 """What the adapter writes: texts, numbers and lists, never an object or null."""
@@ -55,7 +55,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writes:
+class PutWrites:
     """Store writes of one task with a checkpoint. Of two with one index the first stays; of special ones the last."""
 
     ns: str
@@ -72,8 +72,8 @@ class Forget:
     based_on: int
     gone: Mapping[str, Sequence[str]]
     """Checkpoint ids by namespace."""
-    newest: Sequence[Put | Writes] = ()
+    newest: Sequence[Put | PutWrites] = ()
     """The newest checkpoints that stay, of the namespaces whose newest one goes."""
 
 
-Op: TypeAlias = Put | Writes | Forget
+Op: TypeAlias = Put | PutWrites | Forget

@@ -21,10 +21,10 @@ from seekpoint.adapters.langgraph.stored_parts import (
     Json,
     Op,
     Put,
+    PutWrites,
     StoredCheckpoint,
     StoredValue,
     StoredWrite,
-    Writes,
 )
 from seekpoint.adapters.langgraph.thread_names import (
     KEY_PARTS,
@@ -36,7 +36,7 @@ from seekpoint.adapters.langgraph.thread_names import (
     writes_key,
 )
 
-__all__ = ["Change", "Namespace", "TaskWrites", "ThreadContent", "fits_one_entry", "merged"]
+__all__ = ["ContextChange", "Namespace", "TaskWrites", "ThreadContent", "fits_one_entry", "merged"]
 
 
 class TaskWrites:
@@ -88,7 +88,7 @@ class Namespace:
 
 
 @dataclass(slots=True)
-class Change:
+class ContextChange:
     """The context values that one entry sets, and the keys that it deletes."""
 
     values: dict[str, Json] = field(default_factory=dict)
@@ -134,10 +134,10 @@ class ThreadContent:
                 space.writes[parts[1], parts[2]] = TaskWrites.of(value)
         return content
 
-    def applied(self, ops: Sequence[Op], thread_id: str) -> tuple[ThreadContent, Change]:
+    def applied(self, ops: Sequence[Op], thread_id: str) -> tuple[ThreadContent, ContextChange]:
         """Return the content after ``ops``, which fit one entry, and the change that the entry makes."""
         spaces = {ns: space.copy() for ns, space in self.namespaces.items()}
-        change = Change()
+        change = ContextChange()
         for op in ops:
             if isinstance(op, Forget):
                 _forget(spaces, op, change)
@@ -177,7 +177,7 @@ def fits_one_entry(ops: Sequence[Op], op: Op) -> bool:
     return True
 
 
-def _put(space: Namespace, op: Put, change: Change) -> None:
+def _put(space: Namespace, op: Put, change: ContextChange) -> None:
     newest = space.checkpoint
     if newest is not None and op.checkpoint.id < newest.id:
         values: list[Json] = [[channel, *value] for channel, value in op.channels.items()]
@@ -196,7 +196,7 @@ def _put(space: Namespace, op: Put, change: Change) -> None:
         del space.writes[checkpoint_id, task_id]
 
 
-def _leave(ns: str, checkpoint_id: str, task_id: str, change: Change) -> None:
+def _leave(ns: str, checkpoint_id: str, task_id: str, change: ContextChange) -> None:
     """Remove writes from the context. What this very entry has set stays in the entry, as part of the past."""
     key = writes_key(ns, checkpoint_id, task_id)
     if key in change.values:
@@ -204,13 +204,13 @@ def _leave(ns: str, checkpoint_id: str, task_id: str, change: Change) -> None:
     change.remove(key)
 
 
-def _write(space: Namespace, op: Writes, change: Change) -> None:
+def _write(space: Namespace, op: PutWrites, change: ContextChange) -> None:
     place = op.checkpoint_id, op.task_id
     space.writes[place] = merged(space.writes.get(place), op.task_path, op.items)
     change.write(writes_key(op.ns, *place), space.writes[place].json)
 
 
-def _forget(spaces: dict[str, Namespace], op: Forget, change: Change) -> None:
+def _forget(spaces: dict[str, Namespace], op: Forget, change: ContextChange) -> None:
     gone: list[Json] = [[ns, *ids] for ns, ids in op.gone.items()]
     change.past.append(["forget", *gone])
     for ns in list(spaces):
@@ -222,7 +222,7 @@ def _forget(spaces: dict[str, Namespace], op: Forget, change: Change) -> None:
         _put(space, one, change) if isinstance(one, Put) else _write(space, one, change)
 
 
-def _clear(spaces: dict[str, Namespace], ns: str, change: Change) -> None:
+def _clear(spaces: dict[str, Namespace], ns: str, change: ContextChange) -> None:
     space = spaces.pop(ns)
     change.remove(checkpoint_key(ns))
     for channel in space.channels:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from seekpoint import Appended, Node, SharedProcess, State
-from seekpoint.adapters.langgraph.history_reads import extended
+from seekpoint.adapters.langgraph.history_catch_up import extended
 from seekpoint.adapters.langgraph.large_values import (
     ATTACHED_WIDTH,
     ENTRY_WIDTH_MAX,
@@ -29,7 +29,7 @@ from seekpoint.adapters.langgraph.large_values import (
     with_attachments,
 )
 from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, StoredValue, StoredWrite
-from seekpoint.adapters.langgraph.thread_content import Change, ThreadContent, fits_one_entry
+from seekpoint.adapters.langgraph.thread_content import ContextChange, ThreadContent, fits_one_entry
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
 from seekpoint.adapters.write_queue import Asked, WriteQueue
 from seekpoint.errors import AppendConflict
@@ -204,7 +204,7 @@ class ThreadLog:
                 found[channel] = value
         return Put(ns=op.ns, checkpoint=op.checkpoint, versions=op.versions, channels=found)
 
-    async def _written(self, change: Change, seq: int) -> Appended:
+    async def _written(self, change: ContextChange, seq: int) -> Appended:
         """Append one entry that makes ``change``."""
         process = self._process
         assert process is not None

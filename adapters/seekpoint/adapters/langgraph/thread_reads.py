@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite, get_checkpoint_id
 
+from seekpoint.adapters.langgraph.recent_threads import RecentThreads
 from seekpoint.adapters.langgraph.serialization import loaded
 from seekpoint.adapters.langgraph.stored_parts import StoredCheckpoint, StoredValue, StoredWrite, Version
 from seekpoint.adapters.langgraph.thread_content import Namespace, TaskWrites
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory, sorted_writes
 from seekpoint.adapters.langgraph.thread_log import ThreadLog
-from seekpoint.adapters.langgraph.threads import Threads
 from seekpoint.errors import JournalGap
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = ["ThreadReads"]
 class ThreadReads:
     """The reads of a saver, with its serializer."""
 
-    def __init__(self, threads: Threads, serde: SerializerProtocol) -> None:
+    def __init__(self, threads: RecentThreads, serde: SerializerProtocol) -> None:
         self.threads = threads
         self._serde = serde
 

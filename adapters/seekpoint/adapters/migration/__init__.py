@@ -8,7 +8,7 @@ A source is only read, never written to. Everything that is written is read back
 interrupted is repeated: it goes on where it was.
 """
 
+from seekpoint.adapters.migration.import_runner import ImportSource, Migrated, Order, chosen_ids, migrate
 from seekpoint.adapters.migration.kinds import SOURCE_KINDS, open_source
-from seekpoint.adapters.migration.migrations import Migrated, Order, Source, chosen_ids, migrate
 
-__all__ = ["SOURCE_KINDS", "Migrated", "Order", "Source", "chosen_ids", "migrate", "open_source"]
+__all__ = ["SOURCE_KINDS", "ImportSource", "Migrated", "Order", "chosen_ids", "migrate", "open_source"]

@@ -12,7 +12,7 @@ from seekpoint import Node, Ref
 from seekpoint.adapters.activegraph.run_content import Row
 from seekpoint.adapters.activegraph.run_log import ARCHIVE_KEY, RUN_KEY, RunLog
 from seekpoint.adapters.migration.existing_processes import existing_state, other_content, remaining
-from seekpoint.adapters.migration.migrations import Migrated, Order
+from seekpoint.adapters.migration.import_runner import Migrated, Order
 from seekpoint.adapters.migration.read_only_sqlite import ReadOnlySqlite
 from seekpoint.errors import Refused
 
@@ -34,7 +34,7 @@ class _Snapshot(NamedTuple):
     created_at: str
 
 
-class _Run(NamedTuple):
+class _StoredRun(NamedTuple):
     """One run in a file of ActiveGraph."""
 
     rows: list[Row]
@@ -118,7 +118,7 @@ class ActiveGraphSource:
             one_id, process_id, counts, new, differences, has_gone_on=has_gone_on, is_planned=order.dry_run
         )
 
-    def _read(self, run_id: str) -> _Run:
+    def _read(self, run_id: str) -> _StoredRun:
         with self._file.reading(is_snapshot=True) as file:
             file.row_factory = sqlite3.Row
             archived: list[sqlite3.Row] = []
@@ -133,7 +133,7 @@ class ActiveGraphSource:
                 )  # fmt: skip
             known = file.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
             rows = [self._row(one) for one in (*archived, *hot)]
-            return _Run(
+            return _StoredRun(
                 rows, len(archived), max((str(one["archived_at"]) for one in archived), default=""),
                 None if known is None else {name: known[name] for name in _RUN}, self._snapshots(file, rows),
             )  # fmt: skip
@@ -178,7 +178,7 @@ def _state_hash(payload: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-async def _write(node: Node, log: RunLog, run: _Run, rest: Sequence[Row], prefix: str) -> None:
+async def _write(node: Node, log: RunLog, run: _StoredRun, rest: Sequence[Row], prefix: str) -> None:
     """Write what is missing: snapshots, events, the archive, and last the record by which the run is listed."""
     for digest, snapshot in run.snapshots.items():
         process = await node.open(_snapshot_id(prefix, digest), shared=True)
@@ -195,7 +195,7 @@ async def _write(node: Node, log: RunLog, run: _Run, rest: Sequence[Row], prefix
         await log.describe(run.record)
 
 
-async def _differences(node: Node, log: RunLog, run: _Run, prefix: str, *, has_gone_on: bool) -> list[str]:
+async def _differences(node: Node, log: RunLog, run: _StoredRun, prefix: str, *, has_gone_on: bool) -> list[str]:
     mine = await _rows_of(log)
     found = [
         f"event {place + 1:,} ({theirs['id']}): another {name}"

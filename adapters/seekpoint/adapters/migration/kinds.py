@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Final
 
-from seekpoint.adapters.migration.migrations import Source
+from seekpoint.adapters.migration.import_runner import ImportSource
 from seekpoint.errors import InvalidSetting, Refused
 
 __all__ = ["SOURCE_KINDS", "open_source"]
@@ -23,7 +23,7 @@ _OPENERS: Final[Mapping[str, tuple[str, str, str]]] = {
 SOURCE_KINDS: Final = tuple(_OPENERS)
 
 
-def open_source(kind: str, place: str) -> Source:
+def open_source(kind: str, place: str) -> ImportSource:
     """Return a source: ``place`` is a file, a folder or a connection string, as its kind says.
 
     Raises ``InvalidSetting`` if a package is missing, ``Refused`` if there is no such source.
@@ -32,7 +32,7 @@ def open_source(kind: str, place: str) -> Source:
         raise Refused("there is no such kind of source", asked=kind[:60], hint=f"use {', '.join(SOURCE_KINDS)}")
     module, name, extra = _OPENERS[kind]
     try:
-        opener: Callable[[str], Source] = getattr(import_module(module), name)
+        opener: Callable[[str], ImportSource] = getattr(import_module(module), name)
     except ModuleNotFoundError as exc:
         if (exc.name or "").startswith("seekpoint"):
             raise

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 import orjson
 
 from seekpoint import Node
-from seekpoint.adapters.langgraph.stored_parts import Put, Writes
+from seekpoint.adapters.langgraph.recent_threads import RecentThreads
+from seekpoint.adapters.langgraph.stored_parts import Put, PutWrites
 from seekpoint.adapters.langgraph.thread_content import ThreadContent
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
 from seekpoint.adapters.langgraph.thread_log import ThreadLog
 from seekpoint.adapters.langgraph.thread_names import THREAD_KEY, joined, process_id_of
-from seekpoint.adapters.langgraph.threads import Threads
 from seekpoint.adapters.migration.existing_processes import existing_state
-from seekpoint.adapters.migration.migrations import Migrated, Order
+from seekpoint.adapters.migration.import_runner import Migrated, Order
 from seekpoint.adapters.migration.opaque_values import OpaqueSerializer, cipher_of_environment
 from seekpoint.adapters.migration.source_checkpoints import SourceCheckpoint
 from seekpoint.adapters.migration.thread_comparison import ThreadComparison
@@ -122,7 +122,7 @@ class LangGraphSource:
     async def _differences(
         self, node: Node, one_id: str, thread: _Thread, order: Order, *, has_gone_on: bool
     ) -> list[str]:
-        threads = Threads(node, order.prefix)
+        threads = RecentThreads(node, order.prefix)
         _, history = await threads.of(one_id).history()
         comparison = ThreadComparison(threads, one_id, self._serde, history)
         found: list[str] = []
@@ -141,10 +141,10 @@ class _Writer:
 
     def __init__(self, log: ThreadLog) -> None:
         self._log = log
-        self._ops: list[Put | Writes] = []
+        self._ops: list[Put | PutWrites] = []
         self._width = 0
 
-    async def write(self, op: Put | Writes) -> None:
+    async def write(self, op: Put | PutWrites) -> None:
         self._ops.append(op)
         parts = op.channels.values() if isinstance(op, Put) else op.items
         self._width += sum(len(part.data) for part in parts)
@@ -223,7 +223,7 @@ async def _pages(checkpoints: Callable[[], Iterator[SourceCheckpoint]]) -> Async
             yield one
 
 
-def _count(op: Put | Writes, new: dict[str, int]) -> None:
+def _count(op: Put | PutWrites, new: dict[str, int]) -> None:
     parts: Any = op.channels.values() if isinstance(op, Put) else op.items
     new["bytes"] += sum(len(part.data) * 3 // 4 for part in parts)
     if isinstance(op, Put):

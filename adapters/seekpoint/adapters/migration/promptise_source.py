@@ -14,7 +14,7 @@ from promptise.runtime.journal import FileJournal, JournalEntry, ReplayEngine
 
 from seekpoint import Node
 from seekpoint.adapters.migration.existing_processes import existing_state, remaining
-from seekpoint.adapters.migration.migrations import Migrated, Order
+from seekpoint.adapters.migration.import_runner import Migrated, Order
 from seekpoint.adapters.promptise.journal import SeekpointJournal, journal_process_id
 from seekpoint.adapters.promptise.json_data import as_json
 from seekpoint.adapters.promptise.stored_entries import COUNTS, NewEntry, checked_key

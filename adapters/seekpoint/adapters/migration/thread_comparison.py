@@ -7,11 +7,11 @@ from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple, writes_sort_key
 
+from seekpoint.adapters.langgraph.recent_threads import RecentThreads
 from seekpoint.adapters.langgraph.serialization import strict_serializer
 from seekpoint.adapters.langgraph.stored_parts import StoredCheckpoint
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
 from seekpoint.adapters.langgraph.thread_reads import ThreadReads
-from seekpoint.adapters.langgraph.threads import Threads
 from seekpoint.adapters.migration.opaque_values import Opaque, OpaqueSerializer, Typed, are_equal
 from seekpoint.adapters.migration.source_checkpoints import SourceCheckpoint
 from seekpoint.errors import SeekpointError
@@ -24,7 +24,7 @@ _SNAPSHOT = 7
 class ThreadComparison:
     """Reads a thread of the journal, as a saver does that has nothing in memory."""
 
-    def __init__(self, threads: Threads, thread_id: str, serde: OpaqueSerializer, history: ThreadHistory) -> None:
+    def __init__(self, threads: RecentThreads, thread_id: str, serde: OpaqueSerializer, history: ThreadHistory) -> None:
         self._reads = ThreadReads(threads, serde)
         self._log = threads.of(thread_id)
         self._thread_id = thread_id

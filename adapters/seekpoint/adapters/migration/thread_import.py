@@ -9,11 +9,11 @@ from hashlib import sha256
 
 from seekpoint.adapters.langgraph.stored_parts import (
     Put,
+    PutWrites,
     StoredCheckpoint,
     StoredValue,
     StoredWrite,
     Version,
-    Writes,
 )
 from seekpoint.adapters.langgraph.thread_content import TaskWrites, ThreadContent
 from seekpoint.adapters.langgraph.thread_history import ThreadHistory
@@ -62,7 +62,7 @@ class ThreadImport:
                 one.context[ns, channel] = value.version, _digest_stored(value)
         return one
 
-    def missing(self, one: SourceCheckpoint) -> Iterator[Put | Writes]:
+    def missing(self, one: SourceCheckpoint) -> Iterator[Put | PutWrites]:
         """Yield what stores the checkpoint, and those of its writes, that the process lacks.
 
         Raises ``Refused`` if the process has the checkpoint with other content, or if something is missing although a
@@ -86,7 +86,7 @@ class ThreadImport:
             lacking = [write for write in writes if self._lacks(known.get(task_id), write, one)]
             if lacking:
                 yield self._checked(
-                    Writes(
+                    PutWrites(
                         ns=one.ns, checkpoint_id=one.id, task_id=task_id, task_path=lacking[0].task_path,
                         items=[StoredWrite(w.idx, w.channel, w.value[0], _text(w.value[1])) for w in lacking],
                     )
@@ -142,7 +142,7 @@ class ThreadImport:
             raise self._other(f"it has other writes with the checkpoint {one.id}")
         return not self.has_gone_on  # of the writes of LangGraph itself the last one counts
 
-    def _checked(self, op: Put | Writes) -> Put | Writes:
+    def _checked(self, op: Put | PutWrites) -> Put | PutWrites:
         if self.history.is_cut:
             raise self._other("its log was trimmed after an earlier import")
         if self.has_gone_on:

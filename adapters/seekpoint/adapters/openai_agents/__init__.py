@@ -5,7 +5,7 @@ SDK inside of a process: after a crash they go on.
 """
 
 from seekpoint.adapters.openai_agents.durable_runner import DurableRunner
-from seekpoint.adapters.openai_agents.session import SeekpointSession
+from seekpoint.adapters.openai_agents.journal_session import SeekpointSession
 from seekpoint.adapters.run_calls import idempotency_key
 
 __all__ = ["DurableRunner", "SeekpointSession", "idempotency_key"]

@@ -19,8 +19,8 @@ from seekpoint.adapters.openai_agents.durable_agents import DurableAgents
 from seekpoint.adapters.openai_agents.durable_models import DurableModel, DurableProvider
 from seekpoint.adapters.openai_agents.durable_sessions import DurableSession
 from seekpoint.adapters.openai_agents.durable_tools import parsed
+from seekpoint.adapters.openai_agents.journal_session import SeekpointSession
 from seekpoint.adapters.openai_agents.model_records import plain
-from seekpoint.adapters.openai_agents.session import SeekpointSession
 from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import InvalidOption, Refused
 

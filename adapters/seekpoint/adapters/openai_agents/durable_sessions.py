@@ -7,7 +7,7 @@ from typing import Any
 from agents.items import TResponseInputItem
 from agents.memory import Session, SessionABC
 
-from seekpoint.adapters.openai_agents.session import SeekpointSession
+from seekpoint.adapters.openai_agents.journal_session import SeekpointSession
 from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 

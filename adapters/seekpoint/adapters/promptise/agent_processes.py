@@ -10,7 +10,7 @@ from promptise.runtime import AgentProcess
 from promptise.runtime.journal import JournalEntry, JournalProvider
 from promptise.runtime.journal.redact import RedactingJournal
 
-from seekpoint.adapters.promptise.history import shortest_replay
+from seekpoint.adapters.promptise.entry_reading import shortest_replay
 from seekpoint.adapters.promptise.journal import SeekpointJournal
 from seekpoint.errors import Refused
 

@@ -14,10 +14,10 @@ from promptise.runtime.journal import JournalEntry
 
 from seekpoint import Node, SyncNode, Tier
 from seekpoint.adapters.node_calls import NodeCalls
-from seekpoint.adapters.promptise.history import JournalReading
+from seekpoint.adapters.promptise.entry_reading import JournalReading
 from seekpoint.adapters.promptise.json_data import as_json
 from seekpoint.adapters.promptise.process_log import ProcessLog
-from seekpoint.adapters.promptise.stored_entries import NewEntry, Recovered, checked_key
+from seekpoint.adapters.promptise.stored_entries import NewEntry, RecoveredFacts, checked_key
 from seekpoint.errors import Refused, UnserializableValue
 
 __all__ = ["SeekpointJournal", "journal_process_id"]
@@ -106,7 +106,7 @@ class SeekpointJournal:
         """
         return (await self._recovered(process_id, tier)).as_replayed()
 
-    async def _recovered(self, process_id: str, tier: Tier | None) -> Recovered:
+    async def _recovered(self, process_id: str, tier: Tier | None) -> RecoveredFacts:
         return await self._calls.awaited(self._log(process_id).recovered(tier))
 
     # --- processes

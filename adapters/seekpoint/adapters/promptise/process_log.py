@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from seekpoint import Node, Ref, SharedProcess, State, Tier
-from seekpoint.adapters.promptise.stored_entries import JournalContent, NewEntry, Recovered
+from seekpoint.adapters.promptise.stored_entries import JournalContent, NewEntry, RecoveredFacts
 from seekpoint.adapters.write_queue import Asked, WriteQueue
 from seekpoint.errors import AppendConflict, LimitExceeded, UnserializableValue
 
@@ -63,9 +63,9 @@ class ProcessLog:
         """Return the state as of now: with all that any node has written before this call."""
         return (await self._node.recover(self.process_id, tier=tier, missing_ok=True)).state
 
-    async def recovered(self, tier: Tier | None = None) -> Recovered:
+    async def recovered(self, tier: Tier | None = None) -> RecoveredFacts:
         """Return what a recovery needs, attached values included."""
-        found = Recovered.of(await self.state(tier))
+        found = RecoveredFacts.of(await self.state(tier))
         if not found.refs():
             return found
         updates = {key: await self.value_of(value) for key, value in found.updates.items()}

@@ -26,8 +26,8 @@ from seekpoint import Ref, State
 from seekpoint.errors import UnserializableValue
 
 __all__ = [
-    "CHECKPOINT", "ENTRIES", "Change", "JournalContent", "NewEntry", "Recovered", "StoredEntry", "checked_key",
-    "data_of", "is_checkpoint_call",
+    "CHECKPOINT", "ENTRIES", "ContextChange", "JournalContent", "NewEntry", "RecoveredFacts", "StoredEntry",
+    "checked_key", "data_of", "is_checkpoint_call",
 ]  # fmt: skip
 
 CHECKPOINT, LIFECYCLE, CONTEXT = "checkpoint", "lifecycle", "context/"
@@ -56,7 +56,7 @@ class NewEntry(NamedTuple):
         return {"checkpoint": "state", "context_update": "value"}.get(self.type)
 
 
-class Change(NamedTuple):
+class ContextChange(NamedTuple):
     """The changes of the context by some entries."""
 
     values: dict[str, Any]
@@ -91,7 +91,7 @@ class JournalContent:
             ids={key: orjson.loads(text) for key, text in texts.items() if key.startswith(_ID)},
         )  # fmt: skip
 
-    def with_entries(self, new: Iterable[NewEntry]) -> tuple[JournalContent, Change | None]:
+    def with_entries(self, new: Iterable[NewEntry]) -> tuple[JournalContent, ContextChange | None]:
         """Return the content after new entries, and the change they make; None: all are written already."""
         writing = _Writing(self)
         for one in new:
@@ -156,7 +156,7 @@ class _Writing:
         else:
             self._places[key] = stored
 
-    def change(self, since: set[str]) -> Change | None:
+    def change(self, since: set[str]) -> ContextChange | None:
         """Return what the entries change; ``since`` has the keys that a checkpoint among them removes."""
         if not self._stored:
             return None
@@ -165,7 +165,7 @@ class _Writing:
             stored["data"] = {one: value for one, value in stored["data"].items() if one != name}
             stored["in"] = key
         self._values |= {ENTRIES: self._stored, COUNTS: [self.after.written, self.after.replayed]}
-        return Change(self._values, sorted(since - self.after.since))
+        return ContextChange(self._values, sorted(since - self.after.since))
 
 
 def checked_key(data: Any) -> None:
@@ -183,7 +183,7 @@ def data_of(one: StoredEntry, value_at: Callable[[str], Any]) -> Any:
     return {**one["data"], "state" if place == CHECKPOINT else "value": value_at(place)}
 
 
-class Recovered(NamedTuple):
+class RecoveredFacts(NamedTuple):
     """The facts that a recovery finds in the state of a process. A ``Ref`` stands for what is attached."""
 
     checkpoint: Any
@@ -197,7 +197,7 @@ class Recovered(NamedTuple):
     """The type of the newest entry; empty: none is replayed."""
 
     @classmethod
-    def of(cls, state: State) -> Recovered:
+    def of(cls, state: State) -> RecoveredFacts:
         """Return what a state has. Only these values are decoded."""
         texts = state.values_json
         replayed = state.value(COUNTS, (0, 0))[1]

@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from seekpoint import Node, State
 from seekpoint.adapters.attached_items import are_attached, attached, drop_unused, item_of
 from seekpoint.adapters.process_lists import states_by_id
-from seekpoint.adapters.shared_calls import SharedCalls, shared_calls
+from seekpoint.adapters.shared_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, LimitExceeded, UnknownAttachment, UnserializableValue
 
 __all__ = ["ConversationLog", "entry_from", "entry_json", "record_from", "record_json"]
@@ -78,7 +78,7 @@ class ConversationLog:
         if len(self._places) > _PLACES_MAX:
             self._places.popitem(last=False)
 
-    async def _home(self, entry_id: str) -> tuple[SharedCalls, State]:
+    async def _home(self, entry_id: str) -> tuple[SharedProcessCalls, State]:
         """Return the calls and the state of a conversation that has an entry."""
         place = self._places.get(entry_id)
         if place is not None:
@@ -93,7 +93,7 @@ class ConversationLog:
                 return self._calls(place), state
         raise KeyError(entry_id)
 
-    def _calls(self, conversation_id: str) -> SharedCalls:
+    def _calls(self, conversation_id: str) -> SharedProcessCalls:
         return shared_calls(self._node, self._prefix + conversation_id, self._actor)
 
     # --- writing
@@ -163,7 +163,7 @@ class ConversationLog:
                 return
 
 
-async def _chain(calls: SharedCalls, state: State, head_id: str, limit: int | None) -> list[dict[str, Any]]:
+async def _chain(calls: SharedProcessCalls, state: State, head_id: str, limit: int | None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     entry_id: str | None = head_id
     while entry_id is not None and (limit is None or len(found) < limit):

@@ -13,7 +13,7 @@ from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.calls.send_and_confirm import with_node
 
 if TYPE_CHECKING:
-    from seekpoint.adapters.migration import Migrated, Order, Source
+    from seekpoint.adapters.migration import ImportSource, Migrated, Order
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.producers import Node
 
@@ -60,7 +60,7 @@ class SourceImport:
         found.sort(key=lambda one: places[one.id])
         return self._report(found, json=json)
 
-    def _imported(self, source: Source, ids: Sequence[str], progress: ReadingProgress) -> list[Migrated]:
+    def _imported(self, source: ImportSource, ids: Sequence[str], progress: ReadingProgress) -> list[Migrated]:
         from seekpoint.adapters.migration import Order
 
         order = Order(
@@ -118,7 +118,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-async def _all(node: Node | None, source: Source, ids: Sequence[str], order: Order) -> list[Migrated]:
+async def _all(node: Node | None, source: ImportSource, ids: Sequence[str], order: Order) -> list[Migrated]:
     from seekpoint.adapters.migration import migrate
 
     return [one async for one in migrate(node, source, ids, order)]

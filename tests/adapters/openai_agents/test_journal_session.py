@@ -21,7 +21,7 @@ from agents.testing import ScriptedModel, assistant_message
 from seekpoint import Limits, MemoryLog, Node, Ref, State, SyncNode
 from seekpoint.adapters.attached_items import drop_unused
 from seekpoint.adapters.openai_agents import SeekpointSession
-from seekpoint.adapters.shared_calls import SharedCalls
+from seekpoint.adapters.shared_calls import SharedProcessCalls
 from seekpoint.errors import HandleClosed, InvalidName, LimitExceeded, UnserializableValue
 from session_contract import SessionContract, said
 
@@ -239,7 +239,9 @@ async def test_no_item_refers_to_what_another_call_has_dropped() -> None:
 class _Meddled:
     """The calls of a session: ``known`` is an old state, or another call drops what was attached."""
 
-    def __init__(self, calls: SharedCalls, old: State | None = None, meddler: SeekpointSession | None = None) -> None:
+    def __init__(
+        self, calls: SharedProcessCalls, old: State | None = None, meddler: SeekpointSession | None = None
+    ) -> None:
         self._calls = calls
         self._old = old
         self._meddler = meddler

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from seekpoint import Node
 from seekpoint.errors import Refused, SeekpointError, UnknownAttachment
 
-__all__ = ["Migrated", "Order", "Source", "Status", "chosen_ids", "migrate"]
+__all__ = ["ImportSource", "Migrated", "Order", "Status", "chosen_ids", "migrate"]
 
 Status = Literal["planned", "imported", "there", "differs", "refused"]
 _AT_ONCE = 8
@@ -68,7 +68,7 @@ class Migrated:
         )  # fmt: skip
 
 
-class Source(Protocol):
+class ImportSource(Protocol):
     """The stored threads, runs or processes of another system."""
 
     unit: str
@@ -88,7 +88,7 @@ class Source(Protocol):
         """Import one of them. Without a node nothing is known of the journal: a dry run for one that does not exist."""
 
 
-def chosen_ids(source: Source, wanted: Iterable[str] = (), prefix: str = "") -> list[str]:
+def chosen_ids(source: ImportSource, wanted: Iterable[str] = (), prefix: str = "") -> list[str]:
     """Return the ids that were asked for, by default all. Raises ``Refused`` for one that the source does not have."""
     known = source.ids()
     asked = list(dict.fromkeys(wanted))
@@ -101,7 +101,7 @@ def chosen_ids(source: Source, wanted: Iterable[str] = (), prefix: str = "") -> 
 
 
 async def migrate(
-    node: Node | None, source: Source, ids: Iterable[str], order: Order, *, at_once: int = _AT_ONCE
+    node: Node | None, source: ImportSource, ids: Iterable[str], order: Order, *, at_once: int = _AT_ONCE
 ) -> AsyncIterator[Migrated]:
     """Import these ids of a source, some at once, and yield the report of each as it ends.
 
@@ -131,7 +131,7 @@ async def migrate(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _migrated(node: Node | None, source: Source, one_id: str, order: Order) -> Migrated:
+async def _migrated(node: Node | None, source: ImportSource, one_id: str, order: Order) -> Migrated:
     try:
         return await source.migrate(node, one_id, order)
     except (Refused, UnknownAttachment) as exc:

@@ -16,7 +16,7 @@ from seekpoint.adapters.promptise.process_log import ProcessLog
 from seekpoint.adapters.promptise.stored_entries import (
     CHECKPOINT,
     ENTRIES,
-    Recovered,
+    RecoveredFacts,
     StoredEntry,
     data_of,
     is_checkpoint_call,
@@ -148,7 +148,7 @@ async def _each(records: list[ProcessRecord]) -> AsyncIterator[ProcessRecord]:
         yield record
 
 
-def shortest_replay(name: str, found: Recovered, time: datetime) -> list[JournalEntry]:
+def shortest_replay(name: str, found: RecoveredFacts, time: datetime) -> list[JournalEntry]:
     """Return entries that a ``ReplayEngine`` replays to the same result as the whole journal.
 
     One has the checkpoint, one the lifecycle, and each value of the context has one. Others, without data, make up the

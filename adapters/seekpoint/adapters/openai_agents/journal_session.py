@@ -20,7 +20,7 @@ from agents.memory.session_settings import coerce_session_settings, resolve_sess
 
 from seekpoint import Node, State, SyncNode
 from seekpoint.adapters.attached_items import are_attached, attached, drop_unused, item_of
-from seekpoint.adapters.shared_calls import SharedCalls, shared_calls
+from seekpoint.adapters.shared_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, HandleClosed, LimitExceeded, UnknownAttachment
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class SeekpointSession(SessionABC):
             SessionSettings() if session_settings is None else coerce_session_settings(session_settings)
         )
         self.process_id = prefix + session_id
-        self._calls: SharedCalls = shared_calls(node, self.process_id, actor)
+        self._calls: SharedProcessCalls = shared_calls(node, self.process_id, actor)
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop of the node. A ``SyncNode`` has one of its own, and is called from any."""
         self._needs_loop = isinstance(node, Node)
