@@ -80,9 +80,9 @@ def _demo() -> Iterator[tuple[Served, str]]:
     from seekpoint.compose import LocalCluster
     from seekpoint.console.demo.aftermath import BackgroundProjector
     from seekpoint.console.demo.conductor import DemoOptions, run
-    from seekpoint.console.demo.story import Story
+    from seekpoint.console.demo.demo_story import Story
     from seekpoint.console.services.arguments.target import CommandTarget
-    from seekpoint.console.web.options import ConsoleOptions
+    from seekpoint.console.web.console_options import ConsoleOptions
 
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "cluster"

@@ -40,7 +40,7 @@ class Interrupts:
         if name == "seekpoint.console.cli":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupts())
-from seekpoint.console.entry import main
+from seekpoint.console.entry_point import main
 main()
 """
 
@@ -55,7 +55,7 @@ def test_ctrl_c_while_the_command_loads_ends_it_without_a_traceback() -> None:
 def test_a_command_that_has_loaded_is_interrupted_as_ever() -> None:
     """It closes what it has begun, and its exit code is 130."""
     script = (
-        "import signal, sys; from seekpoint.console.entry import main; sys.argv[1:] = ['--version']; main(); "
+        "import signal, sys; from seekpoint.console.entry_point import main; sys.argv[1:] = ['--version']; main(); "
         "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -2,7 +2,7 @@
 
 import sys
 
-from seekpoint.console.entry import main
+from seekpoint.console.entry_point import main
 
 if __name__ == "__main__":
     sys.exit(main())

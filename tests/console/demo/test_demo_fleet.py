@@ -13,7 +13,7 @@ import redis
 
 from seekpoint.console.demo.cases import support_cases
 from seekpoint.console.demo.conductor import DemoOptions, run
-from seekpoint.console.demo.story import Story
+from seekpoint.console.demo.demo_story import Story
 from seekpoint.console.services.facts.redis_facts import forget_everything
 from seekpoint.schemas.config.settings import Settings
 
@@ -107,7 +107,7 @@ def test_the_demo_runs_150_real_runs(hasty: Settings) -> None:
 
 def test_a_failed_worker_is_reported_with_its_error(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' work does not hide it: the demo fails and says which worker said what."""
-    monkeypatch.setattr("seekpoint.console.demo.worker.FleetConfig.save", _damaged_config)
+    monkeypatch.setattr("seekpoint.console.demo.demo_worker.FleetConfig.save", _damaged_config)
     outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(told := io.StringIO()))
     assert not outcome.ok
     assert any(

@@ -22,7 +22,7 @@ from seekpoint.console.demo.outside_ledger import (
     read_calls,
     read_notes,
 )
-from seekpoint.console.demo.runs import read_runs
+from seekpoint.console.demo.run_files import read_runs
 from seekpoint.console.demo.scripted_agent import support_agent
 from seekpoint.console.demo.scripted_model import ScriptedModel
 from seekpoint.console.demo.transcripts import (

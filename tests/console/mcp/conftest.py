@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from consoles import file_settings, work_on
-from seekpoint.console.mcp.answering import Answerer
+from seekpoint.console.mcp.answerer import Answerer
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas.config.settings import Settings

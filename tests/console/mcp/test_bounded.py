@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seekpoint.console.mcp.bounded import bounded, part_at
-from seekpoint.console.mcp.declarations import ToolFailed
+from seekpoint.console.mcp.tool_declarations import ToolFailed
 
 TEXTS = st.text(alphabet="ab/~é\n😀", max_size=40) | st.integers(1, 20_000).map(lambda size: "é" * size)
 VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from seekpoint.console.mcp.answering import TOOLS, Answerer
-from seekpoint.console.mcp.declarations import Document, input_schema
+from seekpoint.console.mcp.answerer import TOOLS, Answerer
+from seekpoint.console.mcp.tool_declarations import Document, input_schema
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.producers import Node
 from shells import Shell

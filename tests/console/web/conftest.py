@@ -13,7 +13,7 @@ from browsers import Browser, axe_source, missing_browser
 from consoles import Served, file_settings, serving, work_on
 from identity_providers import IdentityProvider, identity_provider, settings_file
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.console_options import ConsoleOptions
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas.config.settings import Settings
 from waiting_processes import Caller

@@ -17,8 +17,8 @@ from consoles import Served, file_settings, serving
 from hostile_journals import HostileJournal, hostile_journal
 from other_sites import OtherSite, other_site
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.declarations import Page
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.console_options import ConsoleOptions
+from seekpoint.console.web.route_declarations import Page
 from seekpoint.console.web.routes import PAGES
 from seekpoint.consumers.projector.projector import Projector
 from seekpoint.schemas.config.settings import Settings

@@ -15,10 +15,10 @@ import pytest
 from browsers import Browser
 from consoles import Served, file_settings, serving, work_on
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.services.facts.pipeline import Pipeline, PipelineReader
+from seekpoint.console.services.facts.pipeline_facts import Pipeline, PipelineReader
 from seekpoint.console.web.app import make_parts
-from seekpoint.console.web.options import ConsoleOptions
-from seekpoint.console.web.routes.pipeline import pipeline_stream
+from seekpoint.console.web.console_options import ConsoleOptions
+from seekpoint.console.web.routes.pipeline_routes import pipeline_stream
 from seekpoint.consumers.projector.projector import Projector
 from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings

@@ -15,10 +15,10 @@ from consoles import Served, file_settings, serving, work_on
 from entry_examples import claim
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.app import make_parts
+from seekpoint.console.web.console_options import ConsoleOptions
 from seekpoint.console.web.data.board import ListQuery
 from seekpoint.console.web.data.log_source import LogSource
-from seekpoint.console.web.options import ConsoleOptions
-from seekpoint.console.web.routes.processes import list_stream
+from seekpoint.console.web.routes.process_list_routes import list_stream
 from seekpoint.producers import Node
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.settings import Settings

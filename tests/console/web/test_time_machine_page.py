@@ -179,7 +179,7 @@ def test_the_copied_fixture_runs(served: Served, tmp_path: Path) -> None:
 
 def test_a_long_history_is_not_a_text(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer says which command writes it to a file. A process with mail only has nothing to copy."""
-    monkeypatch.setattr("seekpoint.console.web.routes.time_machine._ENTRIES_MAX", 100)
+    monkeypatch.setattr("seekpoint.console.web.routes.time_machine_routes._ENTRIES_MAX", 100)
     with served.client() as client:
         answer = client.get("/api/fixture?id=steps&seq=200")
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "TooLong")
@@ -239,7 +239,7 @@ def test_one_verification_at_a_time(served: Served, monkeypatch: pytest.MonkeyPa
         assert may_end.wait(20)
         raise ValueError("enough")
 
-    monkeypatch.setattr("seekpoint.console.web.routes.time_machine.refold", slow)
+    monkeypatch.setattr("seekpoint.console.web.routes.time_machine_routes.refold", slow)
 
     def ask() -> None:
         with served.client() as client:

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.declarations import Operation
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.console_options import ConsoleOptions
+from seekpoint.console.web.route_declarations import Operation
 from seekpoint.console.web.routes import OPERATIONS
-from seekpoint.console.web.server import run_console
+from seekpoint.console.web.web_server import run_console
 from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings
 

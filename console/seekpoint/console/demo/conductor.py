@@ -18,15 +18,15 @@ from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.console.demo.aftermath import Aftermath, BackgroundProjector, compare_tiers, lose_redis
 from seekpoint.console.demo.cases import support_cases
 from seekpoint.console.demo.checker import DemoEvidence, check
+from seekpoint.console.demo.demo_story import Story
+from seekpoint.console.demo.demo_worker import FleetConfig
 from seekpoint.console.demo.fleet import Fleet
 from seekpoint.console.demo.journal_reading import Placed, read_journal
 from seekpoint.console.demo.outcome import Kill, Outcome, take_overs
-from seekpoint.console.demo.runs import read_runs
+from seekpoint.console.demo.run_files import read_runs
 from seekpoint.console.demo.scripted_agent import SUPPORT
-from seekpoint.console.demo.story import Story
 from seekpoint.console.demo.transcripts import Transcript, save_transcripts
 from seekpoint.console.demo.watch import FleetWatch
-from seekpoint.console.demo.worker import FleetConfig
 from seekpoint.console.render.command_errors import is_debug
 from seekpoint.consumers import Recovery
 from seekpoint.producers import Client

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from seekpoint.compose.group import Group
-from seekpoint.console.demo.worker import node_name
+from seekpoint.console.demo.demo_worker import node_name
 from seekpoint.consumers.heartbeats.heartbeat import from_records
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.schemas.config.settings import Settings
@@ -37,7 +37,7 @@ class Fleet:
 
     def __enter__(self) -> Fleet:
         for number, name in enumerate(self._names, start=1):
-            command = [sys.executable, "-m", "seekpoint.console.demo.worker", str(self._folder), str(number)]
+            command = [sys.executable, "-m", "seekpoint.console.demo.demo_worker", str(self._folder), str(number)]
             with (self._folder / f"{name}.log").open("wb") as log:
                 self._processes[name] = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=self._group.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from seekpoint.console.demo.demo_worker import bill_path, node_name, notes_path
 from seekpoint.console.demo.outside_ledger import (
     BilledCall,
     Ended,
@@ -14,7 +15,6 @@ from seekpoint.console.demo.outside_ledger import (
     read_calls,
     read_notes,
 )
-from seekpoint.console.demo.worker import bill_path, node_name, notes_path
 
 __all__ = ["FleetWatch"]
 

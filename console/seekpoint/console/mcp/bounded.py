@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from seekpoint.console.mcp.declarations import ToolFailed
+from seekpoint.console.mcp.tool_declarations import ToolFailed
 
 __all__ = ["Cut", "bounded", "part_at"]
 

@@ -7,7 +7,16 @@ from typing import Annotated
 
 from msgspec import Meta, to_builtins
 
-from seekpoint.console.mcp.declarations import Arguments, Document, Limit, ProcessId, Skip, Tool, ToolCall, ToolFailed
+from seekpoint.console.mcp.tool_declarations import (
+    Arguments,
+    Document,
+    Limit,
+    ProcessId,
+    Skip,
+    Tool,
+    ToolCall,
+    ToolFailed,
+)
 
 __all__ = ["JOURNAL_TOOLS"]
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from seekpoint.console.mcp.declarations import Arguments, Document, Limit, ProcessId, Tool, ToolCall, ToolFailed, whole
+from seekpoint.console.mcp.tool_declarations import (
+    Arguments,
+    Document,
+    Limit,
+    ProcessId,
+    Tool,
+    ToolCall,
+    ToolFailed,
+    whole,
+)
 from seekpoint.console.services.arguments.process_query import SORTS, STATUSES, ProcessQuery
 from seekpoint.producers.durable.replay.call_records import CALL_KINDS
 

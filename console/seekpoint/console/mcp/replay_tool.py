@@ -11,7 +11,7 @@ import anyio
 import orjson
 from msgspec import Meta
 
-from seekpoint.console.mcp.declarations import Arguments, Document, Limit, ProcessId, Tool, ToolCall, ToolFailed
+from seekpoint.console.mcp.tool_declarations import Arguments, Document, Limit, ProcessId, Tool, ToolCall, ToolFailed
 from seekpoint.producers.durable.replay.conduct import Detail
 
 __all__ = ["REPLAY_TOOLS"]

@@ -12,7 +12,7 @@ from seekpoint.console.render.states import call_name
 from seekpoint.console.web.formats import amount, short_error, short_time, span_text, status_class
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.facts.pipeline import PartitionFacts, Pipeline
+    from seekpoint.console.services.facts.pipeline_facts import PartitionFacts, Pipeline
     from seekpoint.console.web.data.board import AgentCount, ProcessRow, Source
 
 __all__ = [

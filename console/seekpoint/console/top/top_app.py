@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
 from seekpoint.console.render.output import clean
-from seekpoint.console.services.facts.pipeline import PipelineReader
+from seekpoint.console.services.facts.pipeline_facts import PipelineReader
 from seekpoint.console.services.histories.process_scan import entries_of
 from seekpoint.console.top.filter_words import FILTER_HELP, query_of
 from seekpoint.console.top.process_screen import ProcessScreen
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from seekpoint.console.services.arguments.target import CommandTarget
-    from seekpoint.console.services.facts.pipeline import Pipeline
+    from seekpoint.console.services.facts.pipeline_facts import Pipeline
     from seekpoint.console.web.data.board import ListQuery, ProcessRow
 
 __all__ = ["TopApp"]

@@ -18,10 +18,11 @@ from seekpoint.console.web.acting.jobs import Jobs
 from seekpoint.console.web.acting.plans import PlanKeeper
 from seekpoint.console.web.auth.authentication import Authentication
 from seekpoint.console.web.auth.guard import Guard
-from seekpoint.console.web.auth.identity import Identity, Role
 from seekpoint.console.web.auth.oidc_settings import read_oidc_settings
 from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
 from seekpoint.console.web.auth.tokens import TokenFile
+from seekpoint.console.web.auth.user_identity import Identity, Role
+from seekpoint.console.web.console_options import is_loopback
 from seekpoint.console.web.data.board_poller import BoardPoller
 from seekpoint.console.web.data.histories import Histories
 from seekpoint.console.web.data.history_streams import HistoryStreams
@@ -33,19 +34,18 @@ from seekpoint.console.web.data.streams import Streams
 from seekpoint.console.web.dispatch import json_response, no_such_page, operation_route, page_route
 from seekpoint.console.web.failures import Failure
 from seekpoint.console.web.openapi import openapi_document
-from seekpoint.console.web.options import is_loopback
 from seekpoint.console.web.parts import ConsoleParts
 from seekpoint.console.web.rendering import Templates
 from seekpoint.console.web.routes import OPERATIONS, PAGES
-from seekpoint.console.web.routes.sign_in import sign_in_routes
+from seekpoint.console.web.routes.sign_in_routes import sign_in_routes
 from seekpoint.console.web.static_bundle import StaticBundle
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from seekpoint.console.services.arguments.target import CommandTarget
-    from seekpoint.console.web.declarations import Operation
-    from seekpoint.console.web.options import ConsoleOptions
+    from seekpoint.console.web.console_options import ConsoleOptions
+    from seekpoint.console.web.route_declarations import Operation
 
 __all__ = ["make_app", "make_parts"]
 

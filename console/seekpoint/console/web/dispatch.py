@@ -12,9 +12,9 @@ import msgspec
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from seekpoint.console.web.auth.identity import Role
-from seekpoint.console.web.declarations import Operation, Page, Visit
+from seekpoint.console.web.auth.user_identity import Role
 from seekpoint.console.web.failures import ApiError, BadRequest, Failure, failure_of
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
 
 if TYPE_CHECKING:
     from starlette.requests import Request

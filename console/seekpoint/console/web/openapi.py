@@ -10,7 +10,7 @@ import msgspec
 from seekpoint.console.web.failures import Failure
 
 if TYPE_CHECKING:
-    from seekpoint.console.web.declarations import Operation
+    from seekpoint.console.web.route_declarations import Operation
 
 __all__ = ["openapi_document"]
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seekpoint.console.web.acting.plans import PlanKeeper
     from seekpoint.console.web.auth.authentication import Authentication
     from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
+    from seekpoint.console.web.console_options import ConsoleOptions
     from seekpoint.console.web.data.board_poller import BoardPoller
     from seekpoint.console.web.data.histories import Histories
     from seekpoint.console.web.data.history_streams import HistoryStreams
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.moments import Moments
     from seekpoint.console.web.data.pipeline_poller import PipelinePoller
     from seekpoint.console.web.data.streams import Streams
-    from seekpoint.console.web.options import ConsoleOptions
     from seekpoint.console.web.rendering import Templates
     from seekpoint.console.web.static_bundle import StaticBundle
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from seekpoint.console.web.auth.authentication import Visitor
-    from seekpoint.console.web.declarations import Page, Visit
     from seekpoint.console.web.failures import ApiError
+    from seekpoint.console.web.route_declarations import Page, Visit
     from seekpoint.console.web.static_bundle import StaticBundle
 
 __all__ = ["Templates"]

@@ -12,7 +12,7 @@ import pytest
 from console_on_memory import on
 from outside_ledger import Died, Ledger
 from seekpoint.compose import create_topics_sync
-from seekpoint.console.services.facts.effect_facts import effects_of
+from seekpoint.console.services.facts.effect_details import effects_of
 from seekpoint.producers import Effect, Node, NotDone
 from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog

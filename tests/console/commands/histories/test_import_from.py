@@ -170,7 +170,7 @@ def _read(terminal: int) -> bytes:
 def test_the_command_line_starts_without_frameworks(tmp_path: Path) -> None:
     """``seekpoint import FILE`` loads neither an adapter nor LangGraph."""
     program = (
-        "import sys; from seekpoint.console.entry import main\n"
+        "import sys; from seekpoint.console.entry_point import main\n"
         "try: main()\n"
         "finally: print([name for name in sys.modules if name.startswith(('langgraph', 'seekpoint.adapters'))])"
     )

@@ -13,7 +13,7 @@ import pytest
 from consoles import Served, serving, work_on
 from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.console_options import ConsoleOptions
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas.config.settings import Settings
 from waiting_processes import Caller, run_until

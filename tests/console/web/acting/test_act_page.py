@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import Select
 from browsers import Browser
 from consoles import Served, file_settings, serving, work_on
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.console_options import ConsoleOptions
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas.config.settings import Settings
 from waiting_processes import Caller, run_until
@@ -207,7 +207,7 @@ def test_what_went_on_is_left_out_of_many(caller: Caller, journal: Settings) -> 
 
 def test_too_many_are_refused(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody reads a dry run of that many."""
-    monkeypatch.setattr("seekpoint.console.web.acting.bulk.BULK_MAX", 2)
+    monkeypatch.setattr("seekpoint.console.web.acting.bulk_actions.BULK_MAX", 2)
     assert caller.refused("bulk-cancel", reason="x") == (409, "TooMany")
 
 

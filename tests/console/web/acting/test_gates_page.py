@@ -11,7 +11,7 @@ from selenium.webdriver.support.ui import Select
 from browsers import Browser
 from consoles import Served, file_settings, serving, work_on
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.console_options import ConsoleOptions
 from seekpoint.producers import Effect, Node, Process, agent
 from seekpoint.schemas.config.settings import Settings
 from waiting_processes import Caller, run_until

@@ -16,7 +16,7 @@ from browsers import Browser
 from consoles import Served, serving, work_on
 from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.console_options import ConsoleOptions
 from seekpoint.consumers.staging import MaskRules
 from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings

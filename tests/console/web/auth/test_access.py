@@ -16,12 +16,12 @@ import pytest
 from consoles import Served, serving
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.acting.actions import ActionRequest
-from seekpoint.console.web.auth.identity import Role
 from seekpoint.console.web.auth.sessions import Session, SessionSigner, new_session
 from seekpoint.console.web.auth.tokens import TokenFile
+from seekpoint.console.web.auth.user_identity import Role
+from seekpoint.console.web.console_options import ConsoleOptions
 from seekpoint.console.web.data import streams
-from seekpoint.console.web.declarations import NoQuery, Operation, Visit
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Visit
 from seekpoint.console.web.routes import OPERATIONS, PAGES
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct

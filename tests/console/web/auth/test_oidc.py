@@ -25,11 +25,11 @@ from identity_providers import (
     way_back,
 )
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.auth.identity import Role
 from seekpoint.console.web.auth.oidc_provider import OidcProvider, ProviderError
 from seekpoint.console.web.auth.oidc_settings import read_oidc_settings
 from seekpoint.console.web.auth.tokens import TokenFile
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.auth.user_identity import Role
+from seekpoint.console.web.console_options import ConsoleOptions
 
 
 def test_a_person_signs_in_in_a_browser(

@@ -12,7 +12,7 @@ from identity_providers import (
     settings_file,
 )
 from seekpoint.console.web.auth.oidc_settings import read_oidc_settings
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.console_options import ConsoleOptions
 from seekpoint.schemas.errors import InvalidSetting
 
 WRONG_SETTINGS = {

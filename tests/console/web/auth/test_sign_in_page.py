@@ -11,9 +11,9 @@ from browsers import Browser
 from consoles import serving
 from other_sites import other_site
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.auth.identity import Role
 from seekpoint.console.web.auth.tokens import TokenFile
-from seekpoint.console.web.options import ConsoleOptions
+from seekpoint.console.web.auth.user_identity import Role
+from seekpoint.console.web.console_options import ConsoleOptions
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from consoles import file_settings, work_on
 from entry_examples import an_id, claim, own
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.data import process_index
+from seekpoint.console.web.data import entry_index
 from seekpoint.console.web.data.histories import Histories, ProcessHistory
 from seekpoint.producers import HistoryPoint, Node, Process, agent
 from seekpoint.schemas import bodies as b
@@ -136,7 +136,7 @@ def test_forks_and_promotions_are_as_in_one_read(
     from seekpoint.producers.history.inherited_calls import calls_of
 
     work_on(journal, _forked_and_promoted)
-    monkeypatch.setattr(process_index, "_SLICE_ENTRIES", 1)
+    monkeypatch.setattr(entry_index, "_SLICE_ENTRIES", 1)
     history, at_once = Histories(target).of(process_id), Histories(target).of(process_id)
     slices = 1
     while not history.read_on(0):

@@ -14,7 +14,7 @@ from seekpoint.console.web.data.histories import Histories
 from seekpoint.console.web.data.moments import Moments, ProcessMoments
 from seekpoint.console.web.data.refold import refold
 from seekpoint.console.web.data.state_diff import Difference, differences, path_text, state_tree
-from seekpoint.console.web.data.state_json import state_json
+from seekpoint.console.web.data.state_sections import state_json
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.schemas import MemoryLog

@@ -12,8 +12,8 @@ import pytest
 
 from consoles import serving
 from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.web.data.entry_index import ProcessIndex
 from seekpoint.console.web.data.log_source import LogSource
-from seekpoint.console.web.data.process_index import ProcessIndex
 
 READS = 12
 

@@ -31,7 +31,7 @@ def demo(
 
     require_packages()  # before the modules that need the Kafka client, and before the story begins
     from seekpoint.console.demo.conductor import DemoOptions, run
-    from seekpoint.console.demo.story import Story
+    from seekpoint.console.demo.demo_story import Story
 
     story = Story(sys.stderr if json else sys.stdout)
     outcome = run(DemoOptions(runs=runs, keep=keep, directory=home()), story)

@@ -12,7 +12,7 @@ from seekpoint.console.render.progress import ReadingProgress, watched
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.send_and_confirm import parse_json, send_and_confirm, user_name
-from seekpoint.console.services.facts.effect_facts import (
+from seekpoint.console.services.facts.effect_details import (
     SETTLED,
     an_effect,
     effect_entries,

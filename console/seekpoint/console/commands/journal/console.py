@@ -69,8 +69,8 @@ def console(
     from seekpoint.console.services.arguments.chosen_agents import chosen_agents
     from seekpoint.console.services.arguments.price_file import prices_in
     from seekpoint.console.services.calls.send_and_confirm import user_name
-    from seekpoint.console.web.options import ConsoleOptions
-    from seekpoint.console.web.server import run_console
+    from seekpoint.console.web.console_options import ConsoleOptions
+    from seekpoint.console.web.web_server import run_console
 
     options = ConsoleOptions(
         host=host, port=port, allow_changes=allow_changes, tokens=tokens, oidc=oidc,
@@ -97,7 +97,7 @@ def add_token(
 ) -> None:
     """Make a token for somebody and print it once. The file has only its hash."""
     _require_extra()
-    from seekpoint.console.web.auth.identity import role_named
+    from seekpoint.console.web.auth.user_identity import role_named
     from seekpoint.schemas.values.clock import iso_time, now_us
 
     found = role_named(role)

@@ -45,8 +45,8 @@ def mcp(
     import asyncio
     from importlib.metadata import version
 
-    from seekpoint.console.mcp.answering import Answerer
-    from seekpoint.console.mcp.server import listen, make_server, serve_http, serve_stdio
+    from seekpoint.console.mcp.answerer import Answerer
+    from seekpoint.console.mcp.mcp_server import listen, make_server, serve_http, serve_stdio
 
     _connect(target)
     journal = target.settings.journal

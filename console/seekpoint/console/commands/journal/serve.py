@@ -48,7 +48,7 @@ def projector(
     async def run() -> None:
         with ExitStack() as stack:
             if health_port is not None:
-                from seekpoint.console.services.daemons.health_port import HealthPort
+                from seekpoint.console.services.daemons.announced_health_port import HealthPort
 
                 port = HealthPort(health_host, health_port, health, lambda: projector_families(health))
                 stack.enter_context(port)
@@ -149,7 +149,7 @@ def _serve(
         service = make()
         with ExitStack() as stack:
             if health_port is not None:  # before the start: a service that never becomes ready is unhealthy
-                from seekpoint.console.services.daemons.health_port import HealthPort
+                from seekpoint.console.services.daemons.announced_health_port import HealthPort
 
                 port = HealthPort(health_host, health_port, service.health, lambda: families(service))
                 stack.enter_context(port)

@@ -36,7 +36,7 @@ def _facts(target: CommandTarget) -> dict[str, object]:
 
     from seekpoint.console.render.listing import listed
     from seekpoint.console.services.arguments.process_query import ProcessQuery
-    from seekpoint.console.services.facts.pipeline import PipelineReader
+    from seekpoint.console.services.facts.pipeline_facts import PipelineReader
     from seekpoint.console.web.data.board import Board
 
     board = Board(target.settings.journal)

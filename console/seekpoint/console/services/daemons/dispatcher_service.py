@@ -112,7 +112,7 @@ class DispatcherService:
         health = DispatcherHealth(dispatcher)
         with ExitStack() as stack:
             if port is not None:
-                from seekpoint.console.services.daemons.health_port import HealthPort
+                from seekpoint.console.services.daemons.announced_health_port import HealthPort
 
                 stack.enter_context(HealthPort(host, port, health, lambda: dispatcher_families(health)))
             async with dispatcher:

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from seekpoint.console.web.acting.plans import ActionAnswer, Drawn, Outcome, Planned
-from seekpoint.console.web.auth.identity import Role
-from seekpoint.console.web.declarations import NoQuery, Operation, Visit
+from seekpoint.console.web.auth.user_identity import Role
 from seekpoint.console.web.failures import BadRequest
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Visit
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.process_ids import named_process_key
 

@@ -22,7 +22,7 @@ from seekpoint.console.web.failures import BadRequest, plain_text
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
-    from seekpoint.console.web.auth.identity import Identity
+    from seekpoint.console.web.auth.user_identity import Identity
 
 __all__ = ["ActionAnswer", "Drawn", "Link", "Outcome", "PlanKeeper", "PlanLine", "Planned"]
 

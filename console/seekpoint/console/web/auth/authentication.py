@@ -6,8 +6,8 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from seekpoint.console.web.auth.identity import Identity, role_named
 from seekpoint.console.web.auth.sessions import Session, SessionSigner, new_session
+from seekpoint.console.web.auth.user_identity import Identity, role_named
 
 if TYPE_CHECKING:
     from starlette.requests import Request

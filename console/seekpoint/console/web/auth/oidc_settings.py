@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from seekpoint.console.web.auth.identity import Role
-from seekpoint.console.web.options import is_loopback
+from seekpoint.console.web.auth.user_identity import Role
+from seekpoint.console.web.console_options import is_loopback
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 

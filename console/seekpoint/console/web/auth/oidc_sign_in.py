@@ -27,9 +27,9 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from seekpoint.console.web.auth.identity import Identity
     from seekpoint.console.web.auth.oidc_settings import OidcSettings
     from seekpoint.console.web.auth.sessions import SessionSigner
+    from seekpoint.console.web.auth.user_identity import Identity
 
 __all__ = ["BEGIN_PATH", "CALLBACK_PATH", "OidcSignIn"]
 

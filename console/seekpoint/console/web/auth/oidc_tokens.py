@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.console.web.auth.identity import Identity
+from seekpoint.console.web.auth.user_identity import Identity
 
 if TYPE_CHECKING:
     from seekpoint.console.web.auth.oidc_settings import OidcSettings

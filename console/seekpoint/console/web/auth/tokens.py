@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from seekpoint.console.web.auth.identity import Identity, Role
+from seekpoint.console.web.auth.user_identity import Identity, Role
 from seekpoint.schemas.config.private_files import open_private, write_private
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct

@@ -12,8 +12,8 @@ import orjson
 from seekpoint.console.render.entry_lines import entry_facts
 
 if TYPE_CHECKING:
+    from seekpoint.console.web.data.entry_index import EntryMark
     from seekpoint.console.web.data.histories import ProcessHistory
-    from seekpoint.console.web.data.process_index import EntryMark
 
 __all__ = ["SEARCHED_MAX", "EntryFilter", "EntryPage", "entries_after", "entries_before", "offset_of_seq"]
 

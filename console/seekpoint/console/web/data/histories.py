@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from seekpoint.console.web.data.call_store import CallStore
-from seekpoint.console.web.data.process_index import ProcessIndex
+from seekpoint.console.web.data.entry_index import ProcessIndex
 from seekpoint.console.web.data.timeline import GrowingTimeline
 from seekpoint.schemas.bodies import Promoted
 from seekpoint.schemas.folding.fold import Verdict
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from seekpoint.console.services.arguments.target import CommandTarget
-    from seekpoint.console.web.data.process_index import EntryMark
+    from seekpoint.console.web.data.entry_index import EntryMark
     from seekpoint.console.web.data.timeline import Timeline
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.consumers.view.process_summary import Summary

@@ -12,7 +12,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
-    from seekpoint.console.services.facts.pipeline import Pipeline, PipelineReader
+    from seekpoint.console.services.facts.pipeline_facts import Pipeline, PipelineReader
 
 __all__ = ["PipelinePoller", "SeenPipeline"]
 
@@ -53,7 +53,7 @@ class PipelinePoller(Poller):
 
     def read(self) -> None:
         """Read the pipeline. An error is shown to viewers, and the next read tries again."""
-        from seekpoint.console.services.facts.pipeline import PipelineReader
+        from seekpoint.console.services.facts.pipeline_facts import PipelineReader
 
         try:
             if self._reader is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from seekpoint.console.web.data.state_json import BOOKKEEPING, StateSection, sections_of
+from seekpoint.console.web.data.state_sections import BOOKKEEPING, StateSection, sections_of
 from seekpoint.console.web.json_texts import shortened
 from seekpoint.schemas.frozen_struct import FrozenStruct
 

@@ -13,7 +13,7 @@ from seekpoint.schemas.folding.fold import Verdict
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
-    from seekpoint.console.web.data.process_index import EntryMark
+    from seekpoint.console.web.data.entry_index import EntryMark
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
 __all__ = ["WAITS", "Band", "Bar", "Gap", "GrowingTimeline", "Timeline", "bars_of", "branch_of", "timeline_of"]

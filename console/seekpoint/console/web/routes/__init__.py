@@ -5,31 +5,44 @@ To add a view, write a module with ``PAGES`` and ``OPERATIONS``, and add it to `
 
 from __future__ import annotations
 
-from seekpoint.console.web.declarations import Operation, Page
+from seekpoint.console.web.route_declarations import Operation, Page
 from seekpoint.console.web.routes import (
-    about,
-    calls,
-    changes,
-    dead_letters,
-    differences,
-    entries,
-    jobs,
-    lineage,
-    pipeline,
-    process,
-    processes,
-    story,
-    time_machine,
-    timeline,
-    waiting,
+    about_routes,
+    call_routes,
+    change_routes,
+    dead_letter_routes,
+    difference_routes,
+    entry_routes,
+    job_routes,
+    lineage_routes,
+    pipeline_routes,
+    process_list_routes,
+    process_routes,
+    story_routes,
+    time_machine_routes,
+    timeline_routes,
+    waiting_routes,
 )
 
 __all__ = ["OPERATIONS", "PAGES"]
 
 _MODULES = (
-    processes, process, timeline, story, calls, entries, time_machine, differences, lineage, waiting, pipeline,
-    dead_letters, changes, jobs, about,
-)  # fmt: skip
+    process_list_routes,
+    process_routes,
+    timeline_routes,
+    story_routes,
+    call_routes,
+    entry_routes,
+    time_machine_routes,
+    difference_routes,
+    lineage_routes,
+    waiting_routes,
+    pipeline_routes,
+    dead_letter_routes,
+    change_routes,
+    job_routes,
+    about_routes,
+)
 
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
 """In the order of the navigation and of the tabs."""

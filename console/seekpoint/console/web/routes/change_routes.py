@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.services.calls.control_checks import is_asked_to_stop
-from seekpoint.console.services.facts.effect_facts import effects_of
-from seekpoint.console.web.acting import bulk, control, effects, gates, history, reruns, staging
-from seekpoint.console.web.auth.identity import Role
+from seekpoint.console.services.facts.effect_details import effects_of
+from seekpoint.console.web.acting import (
+    bulk_actions,
+    control_actions,
+    effect_actions,
+    gate_actions,
+    history_actions,
+    rerun_actions,
+    staging_actions,
+)
+from seekpoint.console.web.auth.user_identity import Role
 from seekpoint.console.web.data.board import ListQuery
-from seekpoint.console.web.data.waiting import unanswered
-from seekpoint.console.web.declarations import Operation, Page, Visit
-from seekpoint.console.web.routes.process import ProcessQuery, tab_page
+from seekpoint.console.web.data.waiting_list import unanswered
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
@@ -24,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["ACTIONS", "OPERATIONS", "PAGES"]
 
 ACTIONS = (
-    *gates.ACTIONS,
-    *effects.ACTIONS,
-    *control.ACTIONS,
-    *history.ACTIONS,
-    *bulk.ACTIONS,
-    *reruns.ACTIONS,
-    *staging.ACTIONS,
+    *gate_actions.ACTIONS,
+    *effect_actions.ACTIONS,
+    *control_actions.ACTIONS,
+    *history_actions.ACTIONS,
+    *bulk_actions.ACTIONS,
+    *rerun_actions.ACTIONS,
+    *staging_actions.ACTIONS,
 )
 
 

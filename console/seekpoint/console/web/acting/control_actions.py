@@ -22,7 +22,7 @@ from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
 
 if TYPE_CHECKING:
     from seekpoint.console.web.acting.plans import Planned
-    from seekpoint.console.web.declarations import Visit
+    from seekpoint.console.web.route_declarations import Visit
     from seekpoint.producers import Client
     from seekpoint.schemas.state.process_state import State
 

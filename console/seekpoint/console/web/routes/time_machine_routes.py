@@ -13,12 +13,12 @@ from seekpoint.console.render.entry_lines import entry_facts, entry_row
 from seekpoint.console.web.data.fixture_text import fixture_text
 from seekpoint.console.web.data.refold import Refold, refold
 from seekpoint.console.web.data.state_diff import Difference, differences, state_tree
-from seekpoint.console.web.data.state_json import state_json
-from seekpoint.console.web.declarations import Operation, Page, Visit
+from seekpoint.console.web.data.state_sections import state_json
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.formats import moment as time_text
 from seekpoint.console.web.json_texts import shortened
-from seekpoint.console.web.routes.process import ProcessQuery, tab_page
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.process_ids import named_process_key
 

@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from seekpoint.console.services.facts.dead_letter_facts import hex_lines, letter_facts, place_in, readable_part
 from seekpoint.console.web.data.letter_index import LetterHead, head_of
-from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.failures import BadRequest
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.wire.partial_entry import PartialEntry
 

@@ -9,12 +9,12 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from seekpoint.console.render.entry_lines import entry_facts, entry_row
-from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.formats import moment
 from seekpoint.console.web.json_texts import json_lines, shortened
 from seekpoint.console.web.markdown_text import markdown_html
-from seekpoint.console.web.routes.calls import CallSummary, call_summary
-from seekpoint.console.web.routes.process import ProcessQuery, read_history, tab_page
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.routes.call_routes import CallSummary, call_summary
+from seekpoint.console.web.routes.process_routes import ProcessQuery, read_history, tab_page
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.frozen_struct import FrozenStruct
 

@@ -26,7 +26,7 @@ from seekpoint.console.web.json_texts import shortened
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.acting.plans import Planned
-    from seekpoint.console.web.declarations import Visit
+    from seekpoint.console.web.route_declarations import Visit
     from seekpoint.producers.durable.waits.gate_answers import OpenGate
 
 __all__ = ["ACTIONS", "GateRequest", "gate_facts"]

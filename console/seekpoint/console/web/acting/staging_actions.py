@@ -19,7 +19,7 @@ from seekpoint.console.web.failures import BadRequest
 
 if TYPE_CHECKING:
     from seekpoint.console.web.acting.plans import Planned
-    from seekpoint.console.web.declarations import Visit
+    from seekpoint.console.web.route_declarations import Visit
     from seekpoint.consumers.staging import Plan, ReplayReport
 
 __all__ = ["ACTIONS", "LOOK_S"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.render.gate_rows import gates_of, prompt_text
-from seekpoint.console.services.facts.effect_facts import effects_of
+from seekpoint.console.services.facts.effect_details import effects_of
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from msgspec import Meta
 from seekpoint.console.render.output import counted
 from seekpoint.console.services.calls.client_calls import with_client
 from seekpoint.console.web.acting.actions import Action, ActionRequest, standing
-from seekpoint.console.web.acting.control import CANCEL, REDRIVE, SUSPEND, Verb
+from seekpoint.console.web.acting.control_actions import CANCEL, REDRIVE, SUSPEND, Verb
 from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
 from seekpoint.console.web.data.board import ListQuery
 from seekpoint.console.web.failures import BadRequest
@@ -22,7 +22,7 @@ from seekpoint.console.web.failures import BadRequest
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.acting.plans import Planned
-    from seekpoint.console.web.declarations import Visit
+    from seekpoint.console.web.route_declarations import Visit
     from seekpoint.producers import Client
 
 __all__ = ["ACTIONS", "BULK_MAX", "BulkRequest"]

@@ -14,7 +14,7 @@ from consoles import file_settings
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.facts.node_facts import DISPATCHER_PREFIX
 from seekpoint.console.services.facts.partition_lag import LagReader
-from seekpoint.console.services.facts.pipeline import Pipeline, PipelineReader
+from seekpoint.console.services.facts.pipeline_facts import Pipeline, PipelineReader
 from seekpoint.consumers.projector.projector import Projector
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.producers import Node, Process, Worker, agent

@@ -16,9 +16,9 @@ from seekpoint.schemas.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
-    from seekpoint.console.web.declarations import Operation
-    from seekpoint.console.web.options import ConsoleOptions
+    from seekpoint.console.web.console_options import ConsoleOptions
     from seekpoint.console.web.parts import ConsoleParts
+    from seekpoint.console.web.route_declarations import Operation
 
 __all__ = ["run_console"]
 

@@ -17,10 +17,10 @@ from seekpoint.console.web.data.entry_search import (
     entries_before,
     offset_of_seq,
 )
-from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.json_texts import json_lines, shortened
-from seekpoint.console.web.routes.process import ProcessQuery, read_history, tab_page
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.routes.process_routes import ProcessQuery, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""One worker of the demo's fleet, a process of its own: ``python -m seekpoint.console.demo.worker FOLDER NUMBER``."""
+"""One worker of the demo, a process of its own: ``python -m seekpoint.console.demo.demo_worker FOLDER NUMBER``."""
 
 from __future__ import annotations
 

@@ -13,16 +13,16 @@ import orjson
 import typer
 
 from seekpoint.console.mcp.bounded import bounded, part_at
-from seekpoint.console.mcp.declarations import Document, Page, Tool, ToolCall, ToolFailed, input_schema
 from seekpoint.console.mcp.journal_tools import JOURNAL_TOOLS
 from seekpoint.console.mcp.process_tools import PROCESS_TOOLS
 from seekpoint.console.mcp.replay_tool import REPLAY_TOOLS
+from seekpoint.console.mcp.tool_declarations import Document, Page, Tool, ToolCall, ToolFailed, input_schema
 from seekpoint.console.render.command_errors import error_facts
 from seekpoint.console.render.json_numbers import with_json_numbers
 from seekpoint.schemas.errors import SeekpointError
 
 if TYPE_CHECKING:
-    from seekpoint.console.mcp.declarations import Arguments
+    from seekpoint.console.mcp.tool_declarations import Arguments
     from seekpoint.console.services.arguments.target import CommandTarget
 
 __all__ = ["BYTES_MAX", "TOOLS", "Answer", "Answerer"]

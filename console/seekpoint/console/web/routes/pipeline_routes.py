@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from seekpoint.console.services.facts.pipeline import Pipeline
-from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.services.facts.pipeline_facts import Pipeline
 from seekpoint.console.web.failures import BadRequest
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from seekpoint.console.web.acting.jobs import JobFacts
-from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:

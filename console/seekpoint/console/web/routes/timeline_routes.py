@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from seekpoint.console.web.data.timeline import WAITS, Band, Bar, Gap, Timeline, bars_of, branch_of
-from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.json_texts import short_json
-from seekpoint.console.web.routes.calls import call_summary
-from seekpoint.console.web.routes.process import ProcessQuery, read_history, tab_page
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.routes.call_routes import call_summary
+from seekpoint.console.web.routes.process_routes import ProcessQuery, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from seekpoint.console.web.data.entry_index import EntryMark
     from seekpoint.console.web.data.histories import ProcessHistory
-    from seekpoint.console.web.data.process_index import EntryMark
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
 __all__ = ["OPERATIONS", "PAGES"]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.console.web.auth.identity import Identity, Role
+from seekpoint.console.web.auth.user_identity import Identity, Role
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from seekpoint.console.web.acting.gates import gate_facts
-from seekpoint.console.web.data.waiting import Waiting, waiting_in
-from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.acting.gate_actions import gate_facts
+from seekpoint.console.web.data.waiting_list import Waiting, waiting_in
 from seekpoint.console.web.formats import moment
 from seekpoint.console.web.json_texts import json_lines
-from seekpoint.console.web.routes.process import ProcessQuery, tab_page
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.process_ids import named_process_key
 
@@ -66,7 +66,7 @@ async def get_effect(visit: Visit, query: KeyQuery) -> EffectAnswer:
 
 
 def _effect(target: CommandTarget, query: KeyQuery) -> EffectAnswer:
-    from seekpoint.console.services.facts.effect_facts import (
+    from seekpoint.console.services.facts.effect_details import (
         an_effect,
         effect_entries,
         effect_facts,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from seekpoint.console.web.data.state_diff import Difference, differences, path_text
-from seekpoint.console.web.data.state_json import BOOKKEEPING
-from seekpoint.console.web.declarations import Operation, Page, Visit
+from seekpoint.console.web.data.state_sections import BOOKKEEPING
 from seekpoint.console.web.json_texts import short_json
-from seekpoint.console.web.routes.process import ProcessQuery, tab_page
-from seekpoint.console.web.routes.time_machine import Seq, moments_of
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
+from seekpoint.console.web.routes.time_machine_routes import Seq, moments_of
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from seekpoint.console.render.call_errors import error_text
 from seekpoint.console.web.data.call_comparison import CallComparison, compare_calls
-from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.formats import moment, span_text
 from seekpoint.console.web.json_texts import json_lines, short_json, shortened
-from seekpoint.console.web.routes.process import ProcessQuery, head_of, read_history, tab_page
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.routes.process_routes import ProcessQuery, head_of, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:

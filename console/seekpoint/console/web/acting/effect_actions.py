@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from seekpoint.console.services.calls.client_calls import plain_value, with_client
 from seekpoint.console.services.calls.send_and_confirm import sent_and_confirmed
-from seekpoint.console.services.facts.effect_facts import effect_facts, unresolved_effect
+from seekpoint.console.services.facts.effect_details import effect_facts, unresolved_effect
 from seekpoint.console.web.acting.actions import (
     Action,
     ActionRequest,
@@ -25,7 +25,7 @@ from seekpoint.console.web.json_texts import short_json
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.acting.plans import Planned
-    from seekpoint.console.web.declarations import Visit
+    from seekpoint.console.web.route_declarations import Visit
 
 __all__ = ["ACTIONS", "SettleRequest"]
 

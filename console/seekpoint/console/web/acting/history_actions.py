@@ -26,7 +26,7 @@ from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from seekpoint.console.web.acting.plans import Planned
-    from seekpoint.console.web.declarations import Visit
+    from seekpoint.console.web.route_declarations import Visit
     from seekpoint.producers import Node
     from seekpoint.producers.history.forks import ForkPlan
     from seekpoint.producers.history.history_points import HistoryPoint

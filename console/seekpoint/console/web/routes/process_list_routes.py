@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from seekpoint.console.services.arguments.process_query import SORTS, STATUSES
 from seekpoint.console.web.data.board import ONLY, ListQuery, ProcessList
-from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
 
 if TYPE_CHECKING:
     from seekpoint.console.web.parts import ConsoleParts

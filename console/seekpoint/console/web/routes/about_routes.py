@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seekpoint.console.web.declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["OPERATIONS", "PAGES"]

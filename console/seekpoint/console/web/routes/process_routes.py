@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 
 from seekpoint.console.render.states import state_facts, state_lines
 from seekpoint.console.web.data.board import ProcessRow
-from seekpoint.console.web.declarations import Operation, Page, Visit
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.process_ids import named_process_key
 

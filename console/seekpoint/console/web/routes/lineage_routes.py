@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seekpoint.console.web.declarations import Operation, Page, Visit
 from seekpoint.console.web.failures import BadRequest
-from seekpoint.console.web.routes.process import ProcessQuery, tab_page
+from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
 from seekpoint.producers.history.lineages import Descendant, Parent, lineage_of
 from seekpoint.schemas.bodies import Promoted
 from seekpoint.schemas.frozen_struct import FrozenStruct

@@ -13,8 +13,8 @@ from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
-from seekpoint.console.mcp.answering import TOOLS, Answerer
-from seekpoint.console.mcp.declarations import Tool, input_schema
+from seekpoint.console.mcp.answerer import TOOLS, Answerer
+from seekpoint.console.mcp.tool_declarations import Tool, input_schema
 from seekpoint.schemas.errors import InvalidSetting
 
 if TYPE_CHECKING:
