@@ -80,13 +80,13 @@ def _demo() -> Iterator[tuple[Served, str]]:
     from seekpoint.compose import LocalCluster
     from seekpoint.console.demo.aftermath import BackgroundProjector
     from seekpoint.console.demo.conductor import DemoOptions, run
-    from seekpoint.console.demo.demo_story import Story
+    from seekpoint.console.demo.demo_story import DemoStory
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.console_options import ConsoleOptions
 
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "cluster"
-        outcome = run(DemoOptions(keep=True, directory=directory, long_entries=2_000), Story(sys.stderr))
+        outcome = run(DemoOptions(keep=True, directory=directory, long_entries=2_000), DemoStory(sys.stderr))
         cluster = LocalCluster.attach(directory)
         try:
             settings = cluster.settings(journal=outcome.journal)

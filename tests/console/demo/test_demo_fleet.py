@@ -13,7 +13,7 @@ import redis
 
 from seekpoint.console.demo.cases import support_cases
 from seekpoint.console.demo.conductor import DemoOptions, run
-from seekpoint.console.demo.demo_story import Story
+from seekpoint.console.demo.demo_story import DemoStory
 from seekpoint.console.services.facts.redis_facts import forget_everything
 from seekpoint.schemas.config.settings import Settings
 
@@ -32,7 +32,7 @@ def test_a_killed_worker_loses_nothing(hasty: Settings) -> None:
     """Nothing acknowledged is lost, no finished call is made again, every state equals a refold."""
     told = io.StringIO()
     options = DemoOptions(cases=9, nodes=3, settings=hasty, think_s=(0.05, 0.15))
-    outcome = run(options, Story(told))
+    outcome = run(options, DemoStory(told))
     assert outcome.ok, told.getvalue()
     assert outcome.kill is not None
     assert outcome.kill.held
@@ -70,14 +70,16 @@ def test_a_demo_deletes_only_its_own_keys_in_a_given_redis(hasty: Settings) -> N
 
 def test_without_redis_the_demo_runs_the_workers_only(hasty: Settings) -> None:
     """No projector, no tiers: the fleet alone."""
-    outcome = run(DemoOptions(cases=4, nodes=2, settings=replace(hasty, redis_url=None)), Story(told := io.StringIO()))
+    outcome = run(
+        DemoOptions(cases=4, nodes=2, settings=replace(hasty, redis_url=None)), DemoStory(told := io.StringIO())
+    )
     assert (outcome.ok, outcome.aftermath, outcome.to_dict()["tiers"]) == (True, None, []), told.getvalue()
 
 
 def test_a_demo_without_a_kill_fails(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A demo without a kill promises something it did not show: it fails, though all work was done."""
     monkeypatch.setattr("seekpoint.console.demo.watch.FleetWatch.victim", lambda *_: None)
-    outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(io.StringIO()))
+    outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), DemoStory(io.StringIO()))
     assert not outcome.ok
     assert [complaint.partition(":")[0] for complaint in outcome.verdict.complaints] == ["no worker was killed"]
     assert outcome.to_dict()["killed_at"] is None
@@ -90,7 +92,9 @@ def test_the_demo_runs_recorded_runs(hasty: Settings, tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, runs)).encode()))
     told = io.StringIO()
-    outcome = run(DemoOptions(runs=path, nodes=3, settings=hasty, long_entries=200, think_s=(0.03, 0.06)), Story(told))
+    outcome = run(
+        DemoOptions(runs=path, nodes=3, settings=hasty, long_entries=200, think_s=(0.03, 0.06)), DemoStory(told)
+    )
     assert outcome.ok, told.getvalue()
     assert outcome.verdict.processes == 6
     assert outcome.verdict.model_calls - outcome.verdict.in_doubt_calls == 60
@@ -100,7 +104,9 @@ def test_the_demo_runs_recorded_runs(hasty: Settings, tmp_path: Path) -> None:
 def test_the_demo_runs_150_real_runs(hasty: Settings) -> None:
     """150 real conversations, with tool calls, system prompts and messages without text."""
     told = io.StringIO()
-    outcome = run(DemoOptions(runs=REAL_RUNS, settings=hasty, long_entries=200, think_s=(0.002, 0.006)), Story(told))
+    outcome = run(
+        DemoOptions(runs=REAL_RUNS, settings=hasty, long_entries=200, think_s=(0.002, 0.006)), DemoStory(told)
+    )
     assert outcome.ok, told.getvalue()
     assert outcome.verdict.processes == 150
 
@@ -108,7 +114,7 @@ def test_the_demo_runs_150_real_runs(hasty: Settings) -> None:
 def test_a_failed_worker_is_reported_with_its_error(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' work does not hide it: the demo fails and says which worker said what."""
     monkeypatch.setattr("seekpoint.console.demo.demo_worker.FleetConfig.save", _damaged_config)
-    outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(told := io.StringIO()))
+    outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), DemoStory(told := io.StringIO()))
     assert not outcome.ok
     assert any(
         complaint.startswith("worker-1 failed: exit code 1: TypeError") for complaint in outcome.verdict.complaints

@@ -26,8 +26,8 @@ from seekpoint.console.demo.run_files import read_runs
 from seekpoint.console.demo.scripted_agent import support_agent
 from seekpoint.console.demo.scripted_model import ScriptedModel
 from seekpoint.console.demo.transcripts import (
-    Line,
     Transcript,
+    TranscriptLine,
     as_messages,
     digest,
     load_transcripts,
@@ -62,7 +62,11 @@ async def test_the_model_is_deterministic_by_case_and_turn() -> None:
         if line.by_model:
             request = {"messages": as_messages(case.lines[:at])}
             first, second = await one.answer(case, request), await other.answer(case, request)
-            assert Line(**first["choices"][0]["message"]) == Line(**second["choices"][0]["message"]) == line
+            assert (
+                TranscriptLine(**first["choices"][0]["message"])
+                == TranscriptLine(**second["choices"][0]["message"])
+                == line
+            )
             assert first["id"] != second["id"]
     durations = {(bill.turn, one.duration_s(bill.digest), other.duration_s(bill.digest)) for bill in bills}
     assert len(durations) == case.model_calls

@@ -24,7 +24,7 @@ from seekpoint.console.render.states import (
     state_facts,
     state_lines,
 )
-from seekpoint.console.render.tables import Table
+from seekpoint.console.render.tables import PrintedTable
 from seekpoint.console.render.topic_findings import grouped
 from seekpoint.console.services.facts.dead_letter_facts import hex_lines, letter_facts
 from seekpoint.consumers import DeadLetter, Recovered, Recoverer
@@ -289,7 +289,7 @@ def test_an_entry_that_was_not_applied_is_marked() -> None:
 
 def test_columns_stay_in_place_while_a_log_is_followed(capsys: pytest.CaptureFixture[str]) -> None:
     """Each entry is written alone; kinds begin where the title does."""
-    table = Table(ENTRY_COLUMNS, wide=False)
+    table = PrintedTable(ENTRY_COLUMNS, wide=False)
     for body in (bodies.ContextDeleted("x"), bodies.Released(), bodies.EffectIntended(key="a:1")):
         table.write([table.cells(entry_row(entry_facts(Logged(7, 0, entry(body)), 0, None)))])
     titles, *lines = capsys.readouterr().out.splitlines()

@@ -14,7 +14,7 @@ from consoles import file_settings
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.facts.node_facts import DISPATCHER_PREFIX
 from seekpoint.console.services.facts.partition_lag import LagReader
-from seekpoint.console.services.facts.pipeline_facts import Pipeline, PipelineReader
+from seekpoint.console.services.facts.pipeline_facts import PipelineFacts, PipelineReader
 from seekpoint.consumers.projector.projector import Projector
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.producers import Node, Process, Worker, agent
@@ -53,7 +53,9 @@ async def _running(run: Callable[[], Awaitable[object]], stop: Callable[[], obje
         await task
 
 
-async def _until(reader: PipelineReader, check: Callable[[Pipeline], object], timeout_s: float = 60.0) -> Pipeline:
+async def _until(
+    reader: PipelineReader, check: Callable[[PipelineFacts], object], timeout_s: float = 60.0
+) -> PipelineFacts:
     deadline = asyncio.get_running_loop().time() + timeout_s
     while not check(found := await asyncio.to_thread(reader.read)):
         assert asyncio.get_running_loop().time() < deadline, found
@@ -61,7 +63,7 @@ async def _until(reader: PipelineReader, check: Callable[[Pipeline], object], ti
     return found
 
 
-def _is_saved(found: Pipeline) -> bool:
+def _is_saved(found: PipelineFacts) -> bool:
     """Whether all entries are in checkpoints. An empty partition has no floor."""
     return all(one.unsaved == 0 for one in found.partitions if one.log_end)
 

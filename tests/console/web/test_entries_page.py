@@ -17,7 +17,7 @@ from entry_examples import own
 from seekpoint.console.cli import main
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.data import entry_search
-from seekpoint.console.web.data.entry_search import EntryFilter, entries_after, entries_before
+from seekpoint.console.web.data.entry_search import EntrySearch, entries_after, entries_before
 from seekpoint.console.web.data.histories import Histories
 from seekpoint.schemas import bodies as b
 from written_journals import CASE_BEGAN_US, a_case, many_steps, write_entries
@@ -120,7 +120,7 @@ def test_a_search_ends_early_and_goes_on(target: CommandTarget, monkeypatch: pyt
     monkeypatch.setattr(entry_search, "SEARCHED_MAX", 250)
     history = Histories(target).of("long")
     history.read()
-    wanted, found, at = EntryFilter(texts=("step:450",)), list[dict[str, Any]](), 0
+    wanted, found, at = EntrySearch(texts=("step:450",)), list[dict[str, Any]](), 0
     pages = []
     while True:
         page = entries_after(history, wanted, at, 10)

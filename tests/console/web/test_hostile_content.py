@@ -18,7 +18,7 @@ from hostile_journals import HostileJournal, hostile_journal
 from other_sites import OtherSite, other_site
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.console_options import ConsoleOptions
-from seekpoint.console.web.route_declarations import Page
+from seekpoint.console.web.route_declarations import WebPage
 from seekpoint.console.web.routes import PAGES
 from seekpoint.consumers.projector.projector import Projector
 from seekpoint.schemas.config.settings import Settings
@@ -38,7 +38,7 @@ class Scene:
     place: str
     """Of a dead letter."""
 
-    def addresses(self, page: Page) -> list[str]:
+    def addresses(self, page: WebPage) -> list[str]:
         """Return where a page is to be visited: for each process, and with hostile filters."""
         required = _required(page)
         found = []
@@ -49,7 +49,7 @@ class Scene:
         hostile = {name: self.journal.canaries.short(f"the filter {name} of {page.path}") for name in texts}
         return [*found, f"{page.path}?{urlencode({**query, **hostile})}"]
 
-    def _value(self, page: Page, name: str, process_id: str) -> Any:
+    def _value(self, page: WebPage, name: str, process_id: str) -> Any:
         if name == "id":
             return process_id
         if name == "place":
@@ -64,7 +64,7 @@ _NOTHING_TO_SHOW = ("/job",)
 _NO_TEXTS = ("limit", "skip", "first", "sort", "whole", "offset", "seq", "before")
 
 
-def _required(page: Page) -> list[str]:
+def _required(page: WebPage) -> list[str]:
     fields, defaults = page.query.__struct_fields__, page.query.__struct_defaults__
     return list(fields[: len(fields) - len(defaults)])
 
@@ -114,7 +114,7 @@ _TESTED = [one for one in PAGES if "events" not in one.path]
 
 
 @pytest.mark.parametrize("page", _TESTED, ids=lambda one: one.path)
-def test_each_page_shows_it_as_text(browser: Browser, scene: Scene, page: Page) -> None:
+def test_each_page_shows_it_as_text(browser: Browser, scene: Scene, page: WebPage) -> None:
     """Nothing runs, nothing asks another site, nothing turns or hides a text; what is cut open is shown as text too."""
     visit(browser, scene, page)
 
@@ -129,7 +129,7 @@ def test_every_canary_is_shown_somewhere(browser: Browser, scene: Scene) -> None
     assert {one for one in missing if "filter" not in one and one != in_hex} == set()
 
 
-def visit(browser: Browser, scene: Scene, page: Page) -> None:
+def visit(browser: Browser, scene: Scene, page: WebPage) -> None:
     """Open a page with all that it can unfold, and check it."""
     for number, address in enumerate(scene.addresses(page)):
         browser.open(scene.served.url + address)

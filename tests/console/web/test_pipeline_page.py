@@ -15,7 +15,7 @@ import pytest
 from browsers import Browser
 from consoles import Served, file_settings, serving, work_on
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.services.facts.pipeline_facts import Pipeline, PipelineReader
+from seekpoint.console.services.facts.pipeline_facts import PipelineFacts, PipelineReader
 from seekpoint.console.web.app import make_parts
 from seekpoint.console.web.console_options import ConsoleOptions
 from seekpoint.console.web.routes.pipeline_routes import pipeline_stream
@@ -93,7 +93,7 @@ def test_without_redis_the_page_says_so(console: Served, monkeypatch: pytest.Mon
     """And that processes are read from the log."""
     read = PipelineReader.read
 
-    def without(reader: PipelineReader) -> Pipeline:
+    def without(reader: PipelineReader) -> PipelineFacts:
         return msgspec.structs.replace(read(reader), no_view="the settings name no Redis", behind=None)
 
     monkeypatch.setattr(PipelineReader, "read", without)
@@ -114,7 +114,7 @@ def test_a_journal_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: 
         (tmp_path / "elsewhere.db").rename(tmp_path / "journal.db")
         assert client.get("/api/pipeline").json()["problem"] is None
 
-        def away(reader: PipelineReader) -> Pipeline:
+        def away(reader: PipelineReader) -> PipelineFacts:
             raise JournalUnavailable("Kafka does not answer")
 
         monkeypatch.setattr(PipelineReader, "read", away)

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from seekpoint.console.demo.transcripts import ASSISTANT, Line, Transcript
+from seekpoint.console.demo.transcripts import ASSISTANT, Transcript, TranscriptLine
 
 __all__ = ["support_cases"]
 
@@ -107,17 +107,17 @@ def _case(number: int, subject: str) -> Transcript:
     return Transcript(case=case, lines=tuple(lines), facts=known)
 
 
-def _lines(step: _Step, facts: dict[str, str], call_id: str) -> Sequence[Line]:
+def _lines(step: _Step, facts: dict[str, str], call_id: str) -> Sequence[TranscriptLine]:
     kind, *texts = (_filled(text, facts) for text in step)
     if kind == "user":
-        return [Line(role="user", content=texts[0])]
+        return [TranscriptLine(role="user", content=texts[0])]
     if kind == "agent":
-        return [Line(role=ASSISTANT, content=texts[0])]
+        return [TranscriptLine(role=ASSISTANT, content=texts[0])]
     tool, arguments, answer = texts
     orjson.loads(arguments), orjson.loads(answer)
     call = {"id": call_id, "type": "function", "function": {"name": tool, "arguments": arguments}}
-    asked = Line(role=ASSISTANT, tool_calls=[call])
-    return [asked, Line(role="tool", content=answer, tool_call_id=call_id, name=tool)]
+    asked = TranscriptLine(role=ASSISTANT, tool_calls=[call])
+    return [asked, TranscriptLine(role="tool", content=answer, tool_call_id=call_id, name=tool)]
 
 
 def _filled(text: str, facts: dict[str, str]) -> str:

@@ -15,7 +15,7 @@ import orjson
 
 from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.console.demo.outside_ledger import BilledCall, Ended, Note, Opened, Receipt
-from seekpoint.console.demo.transcripts import Line, Transcript
+from seekpoint.console.demo.transcripts import Transcript, TranscriptLine
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import fold
@@ -207,9 +207,9 @@ def _wrong_conversations(evidence: DemoEvidence, accounts: Mapping[str, _Account
     return complaints
 
 
-def _line(body: b.MessageSaid) -> Line:
+def _line(body: b.MessageSaid) -> TranscriptLine:
     message = Message(body.role, body.content, body.parts, body.tool_calls, body.tool_call_id, body.name)
-    return Line(
+    return TranscriptLine(
         role=message.role,
         content=message.content,
         tool_calls=message.tool_calls,

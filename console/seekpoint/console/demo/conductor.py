@@ -18,11 +18,11 @@ from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.console.demo.aftermath import Aftermath, BackgroundProjector, compare_tiers, lose_redis
 from seekpoint.console.demo.cases import support_cases
 from seekpoint.console.demo.checker import DemoEvidence, check
-from seekpoint.console.demo.demo_story import Story
+from seekpoint.console.demo.demo_story import DemoStory
 from seekpoint.console.demo.demo_worker import FleetConfig
 from seekpoint.console.demo.fleet import Fleet
 from seekpoint.console.demo.journal_reading import Placed, read_journal
-from seekpoint.console.demo.outcome import Kill, Outcome, take_overs
+from seekpoint.console.demo.outcome import DemoOutcome, Kill, take_overs
 from seekpoint.console.demo.run_files import read_runs
 from seekpoint.console.demo.scripted_agent import SUPPORT
 from seekpoint.console.demo.transcripts import Transcript, save_transcripts
@@ -69,7 +69,7 @@ class DemoOptions:
     """The number of entries of the process that is recovered from each tier."""
 
 
-def run(options: DemoOptions, story: Story) -> Outcome:
+def run(options: DemoOptions, story: DemoStory) -> DemoOutcome:
     """Run the demo and print its story. Without ``keep``, remove everything at the end, also after an error.
 
     Raises ``ClusterFailed`` or ``JournalUnavailable`` without a Kafka, and ``Refused`` for unusable runs.
@@ -103,7 +103,7 @@ class _Environment:
 
 
 @contextlib.contextmanager
-def _environment(options: DemoOptions, story: Story) -> Iterator[_Environment]:
+def _environment(options: DemoOptions, story: DemoStory) -> Iterator[_Environment]:
     if options.settings is not None:
         yield _Environment(options.settings, False)
     elif options.keep:
@@ -116,7 +116,7 @@ def _environment(options: DemoOptions, story: Story) -> Iterator[_Environment]:
 
 
 @contextlib.contextmanager
-def _kept_cluster(directory: Path, story: Story) -> Iterator[LocalCluster]:
+def _kept_cluster(directory: Path, story: DemoStory) -> Iterator[LocalCluster]:
     """Yield a cluster that keeps running. After an error, stop the cluster if it did not run before."""
     was_up = _runs(directory)
     story.step(f"{'using the' if was_up else 'starting a'} local cluster in {directory}")
@@ -168,8 +168,8 @@ def _folder(options: DemoOptions, settings: Settings) -> Iterator[Path]:
 
 # --- the steps of the demo --------------------------------------------------------------------------------------------
 def _run_steps(
-    options: DemoOptions, environment: _Environment, cases: Sequence[Transcript], folder: Path, story: Story
-) -> tuple[Outcome, list[Placed]]:
+    options: DemoOptions, environment: _Environment, cases: Sequence[Transcript], folder: Path, story: DemoStory
+) -> tuple[DemoOutcome, list[Placed]]:
     settings = environment.settings
     with contextlib.ExitStack() as stack:
         projector = None if settings.redis_url is None else stack.enter_context(BackgroundProjector(settings))
@@ -187,8 +187,8 @@ def _run_steps(
 
 
 def _run_fleet(
-    options: DemoOptions, settings: Settings, cases: Sequence[Transcript], folder: Path, story: Story
-) -> tuple[Outcome, list[Placed], dict[str, str]]:
+    options: DemoOptions, settings: Settings, cases: Sequence[Transcript], folder: Path, story: DemoStory
+) -> tuple[DemoOutcome, list[Placed], dict[str, str]]:
     watch = FleetWatch(folder, options.nodes)
     story.step(f"starting {options.nodes} workers{'' if settings.redis_url is None else ', and a projector'}")
     with Fleet(folder, options.nodes, remove=not options.keep) as fleet:
@@ -212,7 +212,7 @@ def _run_fleet(
     not_killed = [] if kill else ["no worker was killed: none was in the middle of its work"]
     failed = [f"{case}: {found}" for case, found in results.items() if isinstance(found, BaseException)]
     verdict = replace(verdict, complaints=(*broken, *failed, *not_killed, *verdict.complaints))
-    outcome = Outcome(
+    outcome = DemoOutcome(
         journal=settings.journal,
         nodes=options.nodes,
         cases=len(cases),
@@ -225,7 +225,12 @@ def _run_fleet(
 
 
 async def _run_cases(
-    watch: FleetWatch, fleet: Fleet, cases: Sequence[Transcript], options: DemoOptions, settings: Settings, story: Story
+    watch: FleetWatch,
+    fleet: Fleet,
+    cases: Sequence[Transcript],
+    options: DemoOptions,
+    settings: Settings,
+    story: DemoStory,
 ) -> tuple[Kill | None, dict[str, Any]]:
     """Submit the cases once all workers have joined, and kill one. Return the kill, and the result or error of each."""
     async with Client.connect(settings) as client:

@@ -18,19 +18,19 @@ from seekpoint.compose.setup_phases import SetupPhase
 from seekpoint.console.demo.aftermath import LONG_PROCESS, Aftermath, Flush
 from seekpoint.console.demo.excerpt import excerpt
 from seekpoint.console.demo.journal_reading import Placed
-from seekpoint.console.demo.outcome import Kill, Outcome, TakeOver
+from seekpoint.console.demo.outcome import DemoOutcome, Kill, TakeOver
 from seekpoint.console.demo.outside_ledger import Note, Opened
 from seekpoint.console.demo.transcripts import Transcript
 from seekpoint.console.render.output import clean
 
-__all__ = ["Story"]
+__all__ = ["DemoStory"]
 
 _ROWS_MAX = 12
 _FETCHED_EVERY_S = 4.0
 _PIPE_COLUMNS = 118
 
 
-class Story:
+class DemoStory:
     """Prints what happens to ``file``, in colour on a terminal."""
 
     def __init__(self, file: TextIO | None = None) -> None:
@@ -92,7 +92,7 @@ class Story:
                     self.step(f"{note.node} takes over {note.case} and continues {at}")
 
     # --- after the demo
-    def close(self, outcome: Outcome, log: Sequence[Placed]) -> None:
+    def close(self, outcome: DemoOutcome, log: Sequence[Placed]) -> None:
         """Print the take-overs, an excerpt of the journal, and the verdict."""
         if outcome.take_overs:
             self._take_overs(outcome.take_overs)
@@ -154,7 +154,7 @@ class Story:
             "dim" if aftermath.is_one_state else "red",
         )
 
-    def _verdict(self, outcome: Outcome) -> None:
+    def _verdict(self, outcome: DemoOutcome) -> None:
         verdict = outcome.verdict
         self._say("\nThe verdict of a checker that reads the log itself and does not trust the workers", "bold")
         rows = [
@@ -186,7 +186,7 @@ class Story:
         numbers = f"{verdict.entries} entries of {verdict.processes} processes, {outcome.duration_s:.1f} s in all"
         self._say(f"{well}: {numbers}.", "bold green" if outcome.ok else "bold red")
 
-    def farewell(self, outcome: Outcome, directory: Path | None) -> None:
+    def farewell(self, outcome: DemoOutcome, directory: Path | None) -> None:
         """Print commands that show more."""
         command = _command()
         if directory is None:

@@ -13,7 +13,7 @@ from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.console.demo.outside_ledger import Opened
 from seekpoint.schemas import bodies as b
 
-__all__ = ["Kill", "Outcome", "TakeOver", "owners", "take_overs"]
+__all__ = ["DemoOutcome", "Kill", "TakeOver", "owners", "take_overs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class TakeOver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DemoOutcome:
     """The results of a demo."""
 
     journal: str

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from seekpoint.console.demo.transcripts import Line, Transcript
+from seekpoint.console.demo.transcripts import Transcript, TranscriptLine
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import InvalidName, Refused
 
@@ -50,11 +50,11 @@ def _run(text: bytes, path: Path, number: int) -> Transcript:
         raise Refused(f"the line is not a run: {exc!r}", file=str(path), line=number, hint=_SHAPE) from exc
 
 
-def _line(raw: Mapping[str, Any]) -> Line:
+def _line(raw: Mapping[str, Any]) -> TranscriptLine:
     content = raw.get("content")
     if not isinstance(raw["role"], str) or not isinstance(content, str | None):
         raise TypeError("role and content are text")
-    return Line(
+    return TranscriptLine(
         role=raw["role"],
         content=content,
         tool_calls=raw.get("tool_calls"),

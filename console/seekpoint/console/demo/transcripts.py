@@ -10,14 +10,14 @@ from typing import Any
 
 import orjson
 
-__all__ = ["Line", "Transcript", "as_messages", "digest", "load_transcripts", "save_transcripts"]
+__all__ = ["Transcript", "TranscriptLine", "as_messages", "digest", "load_transcripts", "save_transcripts"]
 
 ASSISTANT = "assistant"
 _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class TranscriptLine:
     """One message. ``tool_calls`` is a list in OpenAI's form."""
 
     role: str
@@ -37,7 +37,7 @@ class Transcript:
     """The messages of one case. ``facts`` are known before the first message."""
 
     case: str
-    lines: tuple[Line, ...]
+    lines: tuple[TranscriptLine, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -56,7 +56,7 @@ class Transcript:
 
 
 def as_messages(conversation: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return ``Line`` objects, or the journal's messages, as the messages of a request to a model."""
+    """Return ``TranscriptLine`` objects, or the journal's messages, as the messages of a request to a model."""
     return [
         {name: value for name in _FIELDS if (value := getattr(one, name)) is not None or name == "content"}
         for one in conversation
@@ -79,5 +79,5 @@ def load_transcripts(path: Path) -> list[Transcript]:
 
 
 def _transcript(raw: dict[str, Any]) -> Transcript:
-    lines = tuple(Line(**line) for line in raw["lines"])
+    lines = tuple(TranscriptLine(**line) for line in raw["lines"])
     return Transcript(case=raw["case"], lines=lines, facts=raw["facts"])

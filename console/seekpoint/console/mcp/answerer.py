@@ -16,7 +16,7 @@ from seekpoint.console.mcp.bounded import bounded, part_at
 from seekpoint.console.mcp.journal_tools import JOURNAL_TOOLS
 from seekpoint.console.mcp.process_tools import PROCESS_TOOLS
 from seekpoint.console.mcp.replay_tool import REPLAY_TOOLS
-from seekpoint.console.mcp.tool_declarations import Document, Page, Tool, ToolCall, ToolFailed, input_schema
+from seekpoint.console.mcp.tool_declarations import Document, PagedList, Tool, ToolCall, ToolFailed, input_schema
 from seekpoint.console.render.command_errors import error_facts
 from seekpoint.console.render.json_numbers import with_json_numbers
 from seekpoint.schemas.errors import SeekpointError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seekpoint.console.mcp.tool_declarations import Arguments
     from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["BYTES_MAX", "TOOLS", "Answer", "Answerer"]
+__all__ = ["BYTES_MAX", "TOOLS", "Answerer", "ToolAnswer"]
 
 TOOLS: Mapping[str, Tool] = {one.name: one for one in (*PROCESS_TOOLS, *JOURNAL_TOOLS, *REPLAY_TOOLS)}
 BYTES_MAX = 40_000
@@ -42,7 +42,7 @@ _ERROR_CHARACTERS_MAX = 4_000
 _logger = logging.getLogger("seekpoint.console")
 
 
-class Answer(NamedTuple):
+class ToolAnswer(NamedTuple):
     """The answer to one call of a tool."""
 
     document: Document
@@ -63,15 +63,15 @@ class Answerer:
         """Whether a thread still reads the journal, perhaps for a call that was cancelled."""
         return self._reads.borrowed_tokens > 0
 
-    async def answer(self, tool: Tool, given: Mapping[str, Any]) -> Answer:
+    async def answer(self, tool: Tool, given: Mapping[str, Any]) -> ToolAnswer:
         """Return the result of a call, or its error: what went wrong, and what to do next."""
         call = ToolCall(self._target, self._modules)
         try:
             arguments = _arguments(tool, given)
             document = await self._run(tool, call, arguments)
-            return Answer(self._bounded(call, arguments, document), is_error=False)
+            return ToolAnswer(self._bounded(call, arguments, document), is_error=False)
         except Exception as error:
-            return Answer({"error": with_json_numbers(self._told(error))}, is_error=True)
+            return ToolAnswer({"error": with_json_numbers(self._told(error))}, is_error=True)
 
     async def _run(self, tool: Tool, call: ToolCall, arguments: Arguments) -> Document:
         if tool.run is not None:
@@ -112,7 +112,7 @@ class Answerer:
         return _error("Unexpected", text, "please report it with what the server wrote to standard error")
 
 
-def _fitting(document: Document, page: Page, bytes_max: int) -> Document:
+def _fitting(document: Document, page: PagedList, bytes_max: int) -> Document:
     """Return the document with as many items of its list as fit, at least one.
 
     An item counts as a quarter of the room at most: what is longer is cut inside.

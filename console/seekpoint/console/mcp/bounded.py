@@ -28,7 +28,7 @@ class Cut(NamedTuple):
         return self._asdict()
 
 
-class _Room(NamedTuple):
+class _ValueRoom(NamedTuple):
     """The room that each value may take in a result."""
 
     characters: int
@@ -36,11 +36,12 @@ class _Room(NamedTuple):
     depth: int
 
 
-_WHOLE = _Room(2**62, 2**62, 2**62)
+_WHOLE = _ValueRoom(2**62, 2**62, 2**62)
 _ROOMS = (
     _WHOLE,
-    *(_Room(16_000, 500, 32), _Room(4_000, 250, 20), _Room(1_500, 120, 14), _Room(600, 80, 10), _Room(250, 60, 8)),
-    *(_Room(120, 40, 7), _Room(80, 25, 6), _Room(40, 15, 5), _Room(20, 8, 4), _Room(12, 4, 3)),
+    *(_ValueRoom(16_000, 500, 32), _ValueRoom(4_000, 250, 20), _ValueRoom(1_500, 120, 14), _ValueRoom(600, 80, 10)),
+    *(_ValueRoom(250, 60, 8), _ValueRoom(120, 40, 7), _ValueRoom(80, 25, 6), _ValueRoom(40, 15, 5)),
+    *(_ValueRoom(20, 8, 4), _ValueRoom(12, 4, 3)),
 )
 """Tried in this order until the document fits."""
 _ROOT_ITEMS_MIN = 60
@@ -105,7 +106,7 @@ def _bounded_text(text: str, bytes_max: int, path: str, start: int) -> tuple[str
     return shown, [] if len(shown) == len(text) else [Cut(path, len(text), start, len(shown))]
 
 
-def _cut(value: Any, room: _Room, path: str, start: int, cuts: list[Cut], level: int) -> Any:
+def _cut(value: Any, room: _ValueRoom, path: str, start: int, cuts: list[Cut], level: int) -> Any:
     if isinstance(value, str):
         if len(value) <= room.characters:
             return value

@@ -18,7 +18,7 @@ __all__ = [
     "Arguments",
     "Document",
     "Limit",
-    "Page",
+    "PagedList",
     "ProcessId",
     "Skip",
     "Tool",
@@ -72,7 +72,7 @@ class ToolFailed(Exception):
         self.facts = dict(facts or {})
 
 
-class Page(NamedTuple):
+class PagedList(NamedTuple):
     """A list in a result, and for each of its items what the page behind it begins with."""
 
     name: str
@@ -87,7 +87,7 @@ class ToolCall:
     modules: tuple[str, ...]
     """The modules whose agents a replay check may run."""
     notes: list[str] = field(default_factory=list)
-    pages: list[Page] = field(default_factory=list)
+    pages: list[PagedList] = field(default_factory=list)
     """The list of the result, if it may be shortened to what fits."""
 
     def page(self, name: str, items: list[Document], cursors: Sequence[Any], *, has_more: bool) -> Document:
@@ -95,7 +95,7 @@ class ToolCall:
 
         If the page is too long, its last items are left out, and ``next`` begins with the first of them.
         """
-        self.pages.append(Page(name, cursors))
+        self.pages.append(PagedList(name, cursors))
         return {name: items, "next": cursors[-1] if has_more and items else None}
 
     def note(self, text: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from seekpoint.console.render.output import clean, report_incomplete, with_first
 
-__all__ = ["Column", "Table", "emit_table", "wrapped"]
+__all__ = ["Column", "PrintedTable", "emit_table", "wrapped"]
 
 _GAP = "  "
 _INDENT = "  "
@@ -47,7 +47,7 @@ def emit_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, w
     Rows are read and written in pages, so memory does not grow with the table. Columns are as wide as the rows written
     so far need. ``wide`` shows all columns, and complete cells on a terminal too.
     """
-    table = Table(columns, wide=wide)
+    table = PrintedTable(columns, wide=wide)
     rows = with_first(rows)
     with report_incomplete(""):
         for page in _pages(map(table.cells, rows)):
@@ -55,7 +55,7 @@ def emit_table(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, w
     return table.count
 
 
-class Table:
+class PrintedTable:
     """A table that is written in parts, with its titles above the first one."""
 
     def __init__(self, columns: Sequence[Column], *, wide: bool) -> None:

@@ -12,8 +12,8 @@ from seekpoint.console.render.states import call_name
 from seekpoint.console.web.formats import amount, short_error, short_time, span_text, status_class
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.facts.pipeline_facts import PartitionFacts, Pipeline
-    from seekpoint.console.web.data.board import AgentCount, ProcessRow, Source
+    from seekpoint.console.services.facts.pipeline_facts import PartitionFacts, PipelineFacts
+    from seekpoint.console.web.data.board import AgentCount, ListSource, ProcessRow
 
 __all__ = [
     "PARTITION_COLUMNS",
@@ -90,7 +90,7 @@ def counts_line(counts: list[AgentCount]) -> Text:
     return line
 
 
-def source_line(journal: str, source: Source) -> Text:
+def source_line(journal: str, source: ListSource) -> Text:
     """Return where the list comes from, and what is wrong with it."""
     line = Text.assemble((f"journal {clean(journal)}", "dim"))
     if source.problem is not None:
@@ -102,7 +102,7 @@ def source_line(journal: str, source: Source) -> Text:
     return line.append("   loading…" if source.loading else "", "yellow")
 
 
-def partition_rows(found: Pipeline) -> Iterator[tuple[Text, ...]]:
+def partition_rows(found: PipelineFacts) -> Iterator[tuple[Text, ...]]:
     """Yield the cells of each partition."""
     for one in found.partitions:
         yield (
@@ -112,7 +112,7 @@ def partition_rows(found: Pipeline) -> Iterator[tuple[Text, ...]]:
         )  # fmt: skip
 
 
-def service_rows(found: Pipeline) -> Iterator[tuple[Text, ...]]:
+def service_rows(found: PipelineFacts) -> Iterator[tuple[Text, ...]]:
     """Yield the cells of each worker, service and other node."""
     for one in found.workers:
         facts = f"{one.running} running, {one.ready} ready, {one.waiting} waiting; {', '.join(one.agents)}"

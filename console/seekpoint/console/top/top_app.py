@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from seekpoint.console.services.arguments.target import CommandTarget
-    from seekpoint.console.services.facts.pipeline_facts import Pipeline
+    from seekpoint.console.services.facts.pipeline_facts import PipelineFacts
     from seekpoint.console.web.data.board import ListQuery, ProcessRow
 
 __all__ = ["TopApp"]
@@ -180,7 +180,7 @@ class TopApp(App[None]):
     def _show_problem(self, text: str) -> None:
         self._lists.query_one("#pipeline-line", Static).update(Text(clean(self._target.scrub(text)), "bold red"))
 
-    def _show_pipeline(self, found: Pipeline) -> None:
+    def _show_pipeline(self, found: PipelineFacts) -> None:
         notes = [f"no view: {found.no_view}"] if found.no_view else []
         notes += [f"members are not known: {found.no_members}"] if found.no_members else []
         notes += [f"{found.dead_letters:,} dead letters"] if found.dead_letters else []

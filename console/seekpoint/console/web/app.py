@@ -21,7 +21,7 @@ from seekpoint.console.web.auth.guard import Guard
 from seekpoint.console.web.auth.oidc_settings import read_oidc_settings
 from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
 from seekpoint.console.web.auth.tokens import TokenFile
-from seekpoint.console.web.auth.user_identity import Identity, Role
+from seekpoint.console.web.auth.user_identity import Role, UserIdentity
 from seekpoint.console.web.console_options import is_loopback
 from seekpoint.console.web.data.board_poller import BoardPoller
 from seekpoint.console.web.data.histories import Histories
@@ -32,7 +32,7 @@ from seekpoint.console.web.data.pipeline_poller import PipelinePoller
 from seekpoint.console.web.data.poller import Poller
 from seekpoint.console.web.data.streams import Streams
 from seekpoint.console.web.dispatch import json_response, no_such_page, operation_route, page_route
-from seekpoint.console.web.failures import Failure
+from seekpoint.console.web.failures import ErrorAnswer
 from seekpoint.console.web.openapi import openapi_document
 from seekpoint.console.web.parts import ConsoleParts
 from seekpoint.console.web.rendering import Templates
@@ -65,7 +65,7 @@ def make_parts(target: CommandTarget, options: ConsoleOptions, local_user: str) 
         oidc = read_oidc_settings(options.oidc, options.address if is_loopback(options.host) else None)
     everybody = None
     if not options.has_sign_in:
-        everybody = Identity(name=local_user, role=Role.ADMIN if options.allow_changes else Role.VIEWER)
+        everybody = UserIdentity(name=local_user, role=Role.ADMIN if options.allow_changes else Role.VIEWER)
     elif tokens is not None:
         tokens.tokens()  # a missing or damaged file is an error now, not at the first request
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="seekpoint-console")
@@ -136,7 +136,7 @@ def make_app(parts: ConsoleParts, options: ConsoleOptions, operations: Sequence[
 
     async def not_found(request: Request, error: Exception) -> Response:
         if request.url.path.startswith("/api/"):
-            return json_response(Failure(error=no_such_page()), 404)
+            return json_response(ErrorAnswer(error=no_such_page()), 404)
         visitor = parts.authentication.visitor(request)
         return parts.templates.error_page(request, visitor, 404, no_such_page())
 

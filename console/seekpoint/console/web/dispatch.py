@@ -13,8 +13,8 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from seekpoint.console.web.auth.user_identity import Role
-from seekpoint.console.web.failures import ApiError, BadRequest, Failure, failure_of
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.failures import ApiError, BadRequest, ErrorAnswer, failure_of
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -29,7 +29,7 @@ CSRF_FIELD = "csrf_token"
 _BODY_BYTES_MAX = 1_048_576
 
 
-def page_route(parts: ConsoleParts, page: Page) -> Route:
+def page_route(parts: ConsoleParts, page: WebPage) -> Route:
     """Return the route of a page."""
 
     async def serve(request: Request) -> Response:
@@ -79,7 +79,7 @@ def operation_route(parts: ConsoleParts, operation: Operation) -> Route:
             return json_response(await operation.call(visit, *given))
         except Exception as error:
             status, answer = failure_of(error, parts.target.scrub)
-            return json_response(Failure(error=answer), status)
+            return json_response(ErrorAnswer(error=answer), status)
 
     return Route(operation.path, serve, methods=[operation.method])
 

@@ -14,7 +14,7 @@ from seekpoint.schemas import errors
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["ApiError", "BadRequest", "Failure", "failure_of", "log_unexpected", "plain_text"]
+__all__ = ["ApiError", "BadRequest", "ErrorAnswer", "failure_of", "log_unexpected", "plain_text"]
 
 _logger = logging.getLogger("seekpoint.console")
 
@@ -43,7 +43,7 @@ class ApiError(FrozenStruct, frozen=True, kw_only=True):
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Failure(FrozenStruct, frozen=True, kw_only=True):
+class ErrorAnswer(FrozenStruct, frozen=True, kw_only=True):
     """The answer of a call that failed."""
 
     error: ApiError

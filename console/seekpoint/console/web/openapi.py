@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from seekpoint.console.web.failures import Failure
+from seekpoint.console.web.failures import ErrorAnswer
 
 if TYPE_CHECKING:
     from seekpoint.console.web.route_declarations import Operation
@@ -31,7 +31,7 @@ _OF_ALL = (400, 401, 403, 421, 503)
 
 def openapi_document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
     """Return the document, as OpenAPI 3.1."""
-    types: list[Any] = [Failure]
+    types: list[Any] = [ErrorAnswer]
     for one in operations:
         types += [one.answer, one.query, *([] if one.body is None else [one.body])]
     schemas, components = msgspec.json.schema_components(types, ref_template=_TEMPLATE)
@@ -53,7 +53,7 @@ def openapi_document(operations: Sequence[Operation], version: str) -> dict[str,
 
 def _described(one: Operation, by_type: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:
     statuses = sorted({*_OF_ALL, *one.raises, *((413,) if one.body is not None else ())})
-    failure = {"application/json": {"schema": by_type[id(Failure)]}}
+    failure = {"application/json": {"schema": by_type[id(ErrorAnswer)]}}
     described: dict[str, Any] = {
         "operationId": one.call.__name__,
         "summary": one.summary,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from seekpoint.console.web.auth.authentication import Visitor
     from seekpoint.console.web.failures import ApiError
-    from seekpoint.console.web.route_declarations import Page, Visit
+    from seekpoint.console.web.route_declarations import Visit, WebPage
     from seekpoint.console.web.static_bundle import StaticBundle
 
 __all__ = ["Templates"]
@@ -36,7 +36,7 @@ __all__ = ["Templates"]
 class Templates:
     """Renders the files of ``templates/``."""
 
-    def __init__(self, bundle: StaticBundle, journal: str, pages: Sequence[Page]) -> None:
+    def __init__(self, bundle: StaticBundle, journal: str, pages: Sequence[WebPage]) -> None:
         self._environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,

@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.console.web.auth.user_identity import Identity, Role
+from seekpoint.console.web.auth.user_identity import Role, UserIdentity
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from seekpoint.console.web.auth.sessions import Session
+    from seekpoint.console.web.auth.sessions import BrowserSession
     from seekpoint.console.web.parts import ConsoleParts
 
-__all__ = ["NoQuery", "Operation", "Page", "Visit"]
+__all__ = ["NoQuery", "Operation", "Visit", "WebPage"]
 
 
 class NoQuery(FrozenStruct, frozen=True, forbid_unknown_fields=True):
@@ -29,8 +29,8 @@ class Visit:
 
     parts: ConsoleParts
     request: Request
-    identity: Identity
-    session: Session | None
+    identity: UserIdentity
+    session: BrowserSession | None
 
     @property
     def csrf_token(self) -> str:
@@ -39,7 +39,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class WebPage:
     """A page. ``show`` gets the visit and the query, already checked, and returns the response.
 
     ``query`` is a frozen struct whose fields are the parameters. A page with ``nav`` is in the navigation, under that

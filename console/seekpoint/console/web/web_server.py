@@ -25,7 +25,7 @@ __all__ = ["run_console"]
 _CLOSE_TIMEOUT_S = 5
 
 
-class _Server(uvicorn.Server):
+class _ConsoleServer(uvicorn.Server):
     """A server that ends the streams of viewers first: otherwise it would wait until they go."""
 
     def __init__(self, config: uvicorn.Config, parts: ConsoleParts) -> None:
@@ -59,7 +59,7 @@ def run_console(
             make_app(parts, options, operations), log_level="warning", access_log=False, server_header=False,
             lifespan="on", timeout_graceful_shutdown=_CLOSE_TIMEOUT_S, ws="none",
         )  # fmt: skip
-        server = _Server(config, parts)
+        server = _ConsoleServer(config, parts)
         on_server(server)
         on_ready(f"{options.address}/")
         await server.serve(sockets=[listening])

@@ -16,7 +16,7 @@ import pytest
 from consoles import Served, serving
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.acting.actions import ActionRequest
-from seekpoint.console.web.auth.sessions import Session, SessionSigner, new_session
+from seekpoint.console.web.auth.sessions import BrowserSession, SessionSigner, new_session
 from seekpoint.console.web.auth.tokens import TokenFile
 from seekpoint.console.web.auth.user_identity import Role
 from seekpoint.console.web.console_options import ConsoleOptions
@@ -285,7 +285,7 @@ def test_a_session_ends() -> None:
     assert signer.session(cookie, session.expires_at - 1.0) == session
     assert signer.session(cookie, float(session.expires_at)) is None
     assert SessionSigner(b"o" * 32).session(cookie, 1_000.0) is None
-    assert signer.opened("attempt", cookie, Session) is None
+    assert signer.opened("attempt", cookie, BrowserSession) is None
     for wrong in ("", ".", cookie[1:], f"{cookie}0", cookie.replace(".", ""), "\u2603.\u2603"):
         assert signer.session(wrong, 1_000.0) is None
 

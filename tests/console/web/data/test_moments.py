@@ -13,7 +13,7 @@ from seekpoint.console.web.data import moments as moments_module
 from seekpoint.console.web.data.histories import Histories
 from seekpoint.console.web.data.moments import Moments, ProcessMoments
 from seekpoint.console.web.data.refold import refold
-from seekpoint.console.web.data.state_diff import Difference, differences, path_text, state_tree
+from seekpoint.console.web.data.state_diff import StateDifference, differences, path_text, state_tree
 from seekpoint.console.web.data.state_sections import state_json
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.recoverer import Recoverer
@@ -194,7 +194,7 @@ def test_a_wrong_view_is_found_with_its_first_difference() -> None:
     assert not found.agrees
     [wrong] = [one for one in found.compared if not one.agrees]
     assert wrong.where == "view"
-    assert wrong.first_difference == Difference(path=["context", "k"], what="changed", left=99, right=4)
+    assert wrong.first_difference == StateDifference(path=["context", "k"], what="changed", left=99, right=4)
     kept.view.forge(kept.partition, KEY, None)
     [wrong] = [one for one in _verified(kept).compared if not one.agrees]
     assert (wrong.where, wrong.seq) == ("view", 0)

@@ -12,7 +12,7 @@ import pytest
 
 from consoles import serving
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.data.entry_index import ProcessIndex
+from seekpoint.console.web.data.entry_index import EntryIndex
 from seekpoint.console.web.data.log_source import LogSource
 
 READS = 12
@@ -75,7 +75,7 @@ def test_an_unknown_process_is_not_looked_for_page_by_page(
     target: CommandTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log that takes long to read: once the list is there, who is not in it is looked up at once."""
-    monkeypatch.setattr(ProcessIndex, "read_on", lambda index, seconds: False)
+    monkeypatch.setattr(EntryIndex, "read_on", lambda index, seconds: False)
     with serving(target) as served, served.client() as client:
         assert len(client.get("/api/processes").json()["processes"]) == 3
         for tab in ("entries", "calls", "timeline", "story"):

@@ -31,9 +31,9 @@ def demo(
 
     require_packages()  # before the modules that need the Kafka client, and before the story begins
     from seekpoint.console.demo.conductor import DemoOptions, run
-    from seekpoint.console.demo.demo_story import Story
+    from seekpoint.console.demo.demo_story import DemoStory
 
-    story = Story(sys.stderr if json else sys.stdout)
+    story = DemoStory(sys.stderr if json else sys.stdout)
     outcome = run(DemoOptions(runs=runs, keep=keep, directory=home()), story)
     if json:
         emit_json(outcome.to_dict(), line=True)

@@ -48,9 +48,9 @@ def projector(
     async def run() -> None:
         with ExitStack() as stack:
             if health_port is not None:
-                from seekpoint.console.services.daemons.announced_health_port import HealthPort
+                from seekpoint.console.services.daemons.announced_health_port import AnnouncedHealthPort
 
-                port = HealthPort(health_host, health_port, health, lambda: projector_families(health))
+                port = AnnouncedHealthPort(health_host, health_port, health, lambda: projector_families(health))
                 stack.enter_context(port)
             await _run_projector(worker, health)
 
@@ -149,9 +149,9 @@ def _serve(
         service = make()
         with ExitStack() as stack:
             if health_port is not None:  # before the start: a service that never becomes ready is unhealthy
-                from seekpoint.console.services.daemons.announced_health_port import HealthPort
+                from seekpoint.console.services.daemons.announced_health_port import AnnouncedHealthPort
 
-                port = HealthPort(health_host, health_port, service.health, lambda: families(service))
+                port = AnnouncedHealthPort(health_host, health_port, service.health, lambda: families(service))
                 stack.enter_context(port)
             await _run(service, greeting)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seekpoint.console.render.output import emit_json, is_abandoned, say, warn
-from seekpoint.console.render.tables import Table
+from seekpoint.console.render.tables import PrintedTable
 from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def log(
     partition = partition_of(process_key(process_id), target.log.partitions)
     _warn_of_unknown_kinds(kinds)
     entry_filter = EntryFilter(from_seq, frozenset(kinds) if kinds else None, limit)
-    table = Table(ENTRY_COLUMNS, wide=wide)
+    table = PrintedTable(ENTRY_COLUMNS, wide=wide)
     for batch in judged_entries(target, process_id, partition, follow=follow):
         found = [entry_facts(logged, partition, verdict) for logged, verdict in entry_filter.select(batch)]
         if json:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from seekpoint.console.render.output import announce
 from seekpoint.consumers.heartbeats import health_port
 
-__all__ = ["HealthPort"]
+__all__ = ["AnnouncedHealthPort"]
 
 
-class HealthPort(health_port.HealthPort):
+class AnnouncedHealthPort(health_port.HealthPort):
     """A health port that says its address when it begins to answer."""
 
-    def __enter__(self) -> HealthPort:
+    def __enter__(self) -> AnnouncedHealthPort:
         super().__enter__()
         address = f"http://{self.host}:{self.port}"
         announce("health", f"health on {address}/healthz, metrics on /metrics", address=address)

@@ -112,9 +112,9 @@ class DispatcherService:
         health = DispatcherHealth(dispatcher)
         with ExitStack() as stack:
             if port is not None:
-                from seekpoint.console.services.daemons.announced_health_port import HealthPort
+                from seekpoint.console.services.daemons.announced_health_port import AnnouncedHealthPort
 
-                stack.enter_context(HealthPort(host, port, health, lambda: dispatcher_families(health)))
+                stack.enter_context(AnnouncedHealthPort(host, port, health, lambda: dispatcher_families(health)))
             async with dispatcher:
                 await self._run_until_stop(dispatcher, health, node.node_id)
                 await self._drain(dispatcher)

@@ -83,9 +83,9 @@ class WorkerService:
         worker, health = self._worker, WorkerHealth(self._worker)
         with ExitStack() as stack:
             if port is not None:
-                from seekpoint.console.services.daemons.announced_health_port import HealthPort
+                from seekpoint.console.services.daemons.announced_health_port import AnnouncedHealthPort
 
-                stack.enter_context(HealthPort(host, port, health, lambda: worker_families(health)))
+                stack.enter_context(AnnouncedHealthPort(host, port, health, lambda: worker_families(health)))
             self._running = asyncio.create_task(worker.run(self._stop))
             watching = asyncio.create_task(self._watch(health))
             try:

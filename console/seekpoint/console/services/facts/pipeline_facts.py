@@ -18,7 +18,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["PartitionFacts", "Pipeline", "PipelineReader"]
+__all__ = ["PartitionFacts", "PipelineFacts", "PipelineReader"]
 
 _NODES_INTERVAL_S = 3.0
 _MEMBERS_INTERVAL_S = 5.0
@@ -50,7 +50,7 @@ class PartitionFacts(FrozenStruct, frozen=True, kw_only=True):
     """Why the view is unusable; None if it is usable."""
 
 
-class Pipeline(FrozenStruct, frozen=True, kw_only=True):
+class PipelineFacts(FrozenStruct, frozen=True, kw_only=True):
     """All parts of a journal's pipeline."""
 
     journal: str
@@ -100,7 +100,7 @@ class PipelineReader:
         self._letters = 0
         self._read_at_s: dict[str, float] = {}
 
-    def read(self) -> Pipeline:
+    def read(self) -> PipelineFacts:
         """Return the pipeline. Raises ``JournalUnavailable`` and ``JournalMismatch``."""
         target = self._target
         if self._is_due("nodes", _NODES_INTERVAL_S):
@@ -113,7 +113,7 @@ class PipelineReader:
         workers, nodes = watched_nodes(self._liveness)
         owners = {at: one for one in self._members if one.role == "projector" for at in one.partitions}
         partitions = tuple(PartitionFacts(**asdict(lag), **_owner(owners.get(lag.partition))) for lag in lags)
-        return Pipeline(
+        return PipelineFacts(
             journal=target.settings.journal,
             is_embedded=target.settings.sqlite_path is not None,
             no_view=None if target.settings.has_view else "the settings name no Redis",

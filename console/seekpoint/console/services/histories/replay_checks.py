@@ -64,7 +64,7 @@ def check_journal(
             yield from _check_chunk(target, chunk, offsets, agents, detail, timeout_s, progress)
 
 
-class _Run(NamedTuple):
+class _CheckedRun(NamedTuple):
     """A run to be checked."""
 
     process_id: str
@@ -75,33 +75,33 @@ class _Run(NamedTuple):
     degraded: str | None = None
 
 
-def _begins_at(run: _Run) -> int:
+def _begins_at(run: _CheckedRun) -> int:
     return 0 if run.offsets is None else run.offsets[0]
 
 
 def _listed_runs(
     target: CommandTarget, agents: Mapping[str, Agent], query: ProcessQuery, limit: int | None
-) -> dict[int, list[_Run]]:
+) -> dict[int, list[_CheckedRun]]:
     """Return the runs of ``agents`` that ``query`` wants, by partition; finished ones too."""
-    wanted: dict[int, list[_Run]] = {}
+    wanted: dict[int, list[_CheckedRun]] = {}
     found = (one.summary for one in listed(target, query))
     for one in islice((one for one in found if one.agent in agents and one.version is not None), limit):
         assert one.agent is not None
-        run = _Run(one.process_id, one.partition, one.agent, degraded=one.degraded)
+        run = _CheckedRun(one.process_id, one.partition, one.agent, degraded=one.degraded)
         wanted.setdefault(one.partition, []).append(run)
     return wanted
 
 
 def _open_runs(
     target: CommandTarget, agents: Mapping[str, Agent], query: ProcessQuery, limit: int | None
-) -> dict[int, list[_Run]]:
+) -> dict[int, list[_CheckedRun]]:
     """Return the runs of ``agents`` that have begun and have not ended, by partition. Their states are not kept."""
     from seekpoint.consumers.recovery.open_processes import open_states
 
     def wants(one: Summary) -> bool:
         return one.agent in agents and one.version is not None and one.lifecycle != _STOPPED and query.wants(one)
 
-    wanted: dict[int, list[_Run]] = {}
+    wanted: dict[int, list[_CheckedRun]] = {}
     count, partitions, say_why = 0, range(target.log.partitions), without_view()
     with ReadingProgress("finding open runs", len(partitions), "partitions") as progress:
         for partition in partitions:
@@ -113,14 +113,14 @@ def _open_runs(
                 offsets = state.first_offset, state.offset
                 degraded = None if state.degraded is None else state.degraded.reason
                 wanted.setdefault(partition, []).append(
-                    _Run(process_id, partition, state.agent.name, offsets, degraded)
+                    _CheckedRun(process_id, partition, state.agent.name, offsets, degraded)
                 )
                 count += 1
             progress.advance(1)
     return wanted
 
 
-def _range(target: CommandTarget, chunk: Sequence[_Run]) -> tuple[int, int]:
+def _range(target: CommandTarget, chunk: Sequence[_CheckedRun]) -> tuple[int, int]:
     """Return the part of the partition that has the histories of the chunk: from an offset to before another one."""
     marks = target.log.watermarks(chunk[0].partition)
     known = [run.offsets for run in chunk if run.offsets is not None]
@@ -133,8 +133,8 @@ def _range(target: CommandTarget, chunk: Sequence[_Run]) -> tuple[int, int]:
 
 
 def _check_chunk(
-    target: CommandTarget, chunk: Sequence[_Run], offsets: tuple[int, int], agents: Mapping[str, Agent], detail: str,
-    timeout_s: float, progress: ReadingProgress,
+    target: CommandTarget, chunk: Sequence[_CheckedRun], offsets: tuple[int, int], agents: Mapping[str, Agent],
+    detail: str, timeout_s: float, progress: ReadingProgress,
 ) -> Iterator[CheckedProcess]:  # fmt: skip
     from seekpoint.consumers.recovery.process_history import histories
     from seekpoint.consumers.recovery.recoverer import Recoverer
@@ -195,6 +195,6 @@ def _unchecked(process_id: str, agent: str, why: str) -> CheckedProcess:
     return CheckedProcess(process_id=process_id, agent=agent, outcome="unchecked", why=why)
 
 
-def _chunks(some: Sequence[_Run]) -> Iterator[Sequence[_Run]]:
+def _chunks(some: Sequence[_CheckedRun]) -> Iterator[Sequence[_CheckedRun]]:
     for start in range(0, len(some), _HISTORIES_MAX):
         yield some[start : start + _HISTORIES_MAX]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from seekpoint.console.web.acting.plans import ActionAnswer, Drawn, Outcome, Planned
+from seekpoint.console.web.acting.plans import ActionAnswer, ActionOutcome, Drawn, Planned
 from seekpoint.console.web.auth.user_identity import Role
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.route_declarations import NoQuery, Operation, Visit
@@ -45,7 +45,7 @@ class Action:
     summary: str
     request: type[ActionRequest]
     draw: Callable[[Visit, Any, Planned | None], Awaitable[Drawn]]
-    act: Callable[[Visit, Any, Planned], Awaitable[Outcome]]
+    act: Callable[[Visit, Any, Planned], Awaitable[ActionOutcome]]
     role: Role = Role.OPERATOR
 
     def operation(self) -> Operation:

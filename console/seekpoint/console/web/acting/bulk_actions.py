@@ -15,7 +15,7 @@ from seekpoint.console.render.output import counted
 from seekpoint.console.services.calls.client_calls import with_client
 from seekpoint.console.web.acting.actions import Action, ActionRequest, standing
 from seekpoint.console.web.acting.control_actions import CANCEL, REDRIVE, SUSPEND, Verb
-from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
+from seekpoint.console.web.acting.plans import ActionOutcome, Drawn, Link, PlanLine
 from seekpoint.console.web.data.board import ListQuery
 from seekpoint.console.web.failures import BadRequest
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seekpoint.console.web.route_declarations import Visit
     from seekpoint.producers import Client
 
-__all__ = ["ACTIONS", "BULK_MAX", "BulkRequest"]
+__all__ = ["ACTIONS", "BULK_MAX", "BulkActionRequest"]
 
 BULK_MAX = 5_000
 _LISTED_MAX = 500
@@ -33,7 +33,7 @@ _AT_ONCE = 100
 _RECOVERED_AT_ONCE = 1_000
 
 
-class BulkRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BulkActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The processes that a filter selects: the parameters of the list of processes."""
 
     prefix: Annotated[str, Meta(max_length=200)] | None = None
@@ -51,7 +51,7 @@ class BulkRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_field
         )
 
 
-async def _draw(verb: Verb, visit: Visit, request: BulkRequest, planned: Planned | None) -> Drawn:
+async def _draw(verb: Verb, visit: Visit, request: BulkActionRequest, planned: Planned | None) -> Drawn:
     if planned is not None:  # each process is checked when its turn comes; those that are new are not touched
         return Drawn(title=planned.title, lines=planned.lines, facts=planned.facts)
     found = (await visit.parts.board.current()).matching(request.query())
@@ -101,11 +101,11 @@ def _checked(target: CommandTarget, verb: Verb, ids: list[str]) -> tuple[dict[st
     return may, may_not
 
 
-async def _act(verb: Verb, visit: Visit, request: BulkRequest, plan: Planned) -> Outcome:
+async def _act(verb: Verb, visit: Visit, request: BulkActionRequest, plan: Planned) -> ActionOutcome:
     return await visit.parts.in_thread(_sent, verb, visit.parts.target, request, visit.identity.name, plan)
 
 
-def _sent(verb: Verb, target: CommandTarget, request: BulkRequest, actor: str, plan: Planned) -> Outcome:
+def _sent(verb: Verb, target: CommandTarget, request: BulkActionRequest, actor: str, plan: Planned) -> ActionOutcome:
     selected: dict[str, str] = plan.facts["selected"]
     now, _ = _checked(target, verb, sorted(selected))
     same = [process_id for process_id, digest in selected.items() if now.get(process_id) == digest]
@@ -123,14 +123,14 @@ def _sent(verb: Verb, target: CommandTarget, request: BulkRequest, actor: str, p
         text += f"; {counted(len(moved), 'process')} went on since the dry run and were left out: {_some(moved)}"
     if failed:
         text += f"; {counted(len(failed), 'process')} could not be told: {_some(sorted(failed))}"
-    return Outcome(
+    return ActionOutcome(
         text=text, links=(Link("all processes", "/processes"),),
         facts={"done": done, "moved": moved, "failed": failed, "actor": actor},
     )  # fmt: skip
 
 
 async def _send_all(
-    verb: Verb, client: Client, request: BulkRequest, actor: str, ids: list[str]
+    verb: Verb, client: Client, request: BulkActionRequest, actor: str, ids: list[str]
 ) -> tuple[dict[str, bytes], dict[str, str]]:
     """Tell all of them. Return the ids of the entries, and what failed, by process."""
     from seekpoint.schemas.errors import SeekpointError
@@ -178,7 +178,7 @@ def _some(ids: list[str]) -> str:
 ACTIONS = tuple(
     Action(
         name=f"bulk-{verb.name}", summary=f"{verb.name.capitalize()} all processes that a filter selects.",
-        request=BulkRequest, draw=partial(_draw, verb), act=partial(_act, verb),
+        request=BulkActionRequest, draw=partial(_draw, verb), act=partial(_act, verb),
     )
     for verb in (REDRIVE, SUSPEND, CANCEL)
 )  # fmt: skip

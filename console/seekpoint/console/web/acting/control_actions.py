@@ -18,7 +18,7 @@ from seekpoint.console.services.calls.control_checks import (
 )
 from seekpoint.console.services.calls.send_and_confirm import sent_and_confirmed
 from seekpoint.console.web.acting.actions import Action, ActionRequest, ProcessId, process_address, standing
-from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
+from seekpoint.console.web.acting.plans import ActionOutcome, Drawn, Link, PlanLine
 
 if TYPE_CHECKING:
     from seekpoint.console.web.acting.plans import Planned
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from seekpoint.producers import Client
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ACTIONS", "CANCEL", "REDRIVE", "SUSPEND", "ControlRequest", "Verb"]
+__all__ = ["ACTIONS", "CANCEL", "REDRIVE", "SUSPEND", "ControlActionRequest", "Verb"]
 
 
-class ControlRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ControlActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The process that is told something."""
 
     id: ProcessId
 
 
-class RedriveRequest(ControlRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RedriveActionRequest(ControlActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The failed run that is tried again."""
 
     in_doubt: bool = False
@@ -54,7 +54,7 @@ class Verb:
     """Gets the client, the process, the request and the actor."""
 
 
-async def _draw(verb: Verb, visit: Visit, request: ControlRequest, planned: Planned | None) -> Drawn:
+async def _draw(verb: Verb, visit: Visit, request: ControlActionRequest, planned: Planned | None) -> Drawn:
     recoverer = visit.parts.target.recoverer
     found = await visit.parts.in_thread(lambda: recoverer.recover(request.id, must_be_current=True))
     facts = {**verb.facts(request.id, found.state), **standing(found.state)}
@@ -62,7 +62,7 @@ async def _draw(verb: Verb, visit: Visit, request: ControlRequest, planned: Plan
     return Drawn(title=title, lines=[*verb.lines(request.id, facts, request)], facts=facts)
 
 
-async def _act(verb: Verb, visit: Visit, request: ControlRequest, plan: Planned) -> Outcome:
+async def _act(verb: Verb, visit: Visit, request: ControlActionRequest, plan: Planned) -> ActionOutcome:
     actor, settings = visit.identity.name, visit.parts.target.settings
 
     def send() -> bytes:
@@ -74,7 +74,7 @@ async def _act(verb: Verb, visit: Visit, request: ControlRequest, plan: Planned)
         )
 
     sent = await visit.parts.in_thread(send)
-    return Outcome(
+    return ActionOutcome(
         text=f"{request.id}: {verb.past}, as {actor}",
         links=(Link("the process", process_address(request.id)), Link("all processes", "/processes")),
         facts={"sent": sent.hex(), "actor": actor},
@@ -166,7 +166,7 @@ _SUMMARIES = {
 }  # fmt: skip
 ACTIONS = tuple(
     Action(
-        name=verb.name, summary=summary, request=RedriveRequest if verb is REDRIVE else ControlRequest,
+        name=verb.name, summary=summary, request=RedriveActionRequest if verb is REDRIVE else ControlActionRequest,
         draw=partial(_draw, verb), act=partial(_act, verb),
     )
     for verb, summary in _SUMMARIES.items()

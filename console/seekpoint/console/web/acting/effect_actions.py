@@ -18,7 +18,7 @@ from seekpoint.console.web.acting.actions import (
     process_address,
     standing,
 )
-from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
+from seekpoint.console.web.acting.plans import ActionOutcome, Drawn, Link, PlanLine
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.json_texts import short_json
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from seekpoint.console.web.acting.plans import Planned
     from seekpoint.console.web.route_declarations import Visit
 
-__all__ = ["ACTIONS", "SettleRequest"]
+__all__ = ["ACTIONS", "SettleActionRequest"]
 
 
-class SettleRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SettleActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The outcome of an effect in doubt, as a person found it out."""
 
     id: ProcessId
@@ -40,7 +40,7 @@ class SettleRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fie
     """Of one that succeeded: its result, as JSON; none: null."""
 
 
-async def _draw(visit: Visit, request: SettleRequest, planned: Planned | None) -> Drawn:
+async def _draw(visit: Visit, request: SettleActionRequest, planned: Planned | None) -> Drawn:
     if request.outcome == "failed" and request.output is not None:
         raise BadRequest(400, "BadBody", "an effect that failed has no result", "leave the result out")
     output = json_in(request.output, "the result")
@@ -62,7 +62,7 @@ async def _draw(visit: Visit, request: SettleRequest, planned: Planned | None) -
     return Drawn(title=f"Settle {key} of {request.id}", lines=lines, facts=facts)
 
 
-async def _act(visit: Visit, request: SettleRequest, plan: Planned) -> Outcome:
+async def _act(visit: Visit, request: SettleActionRequest, plan: Planned) -> ActionOutcome:
     actor = visit.identity.name
     how: dict[str, Any] = {
         "output": json_in(request.output, "the result"), "reason": request.reason, "actor": actor,
@@ -79,13 +79,13 @@ async def _act(visit: Visit, request: SettleRequest, plan: Planned) -> Outcome:
 
     await visit.parts.in_thread(send)
     text = f"{request.id} {request.key}: {request.outcome}, as {actor} says; the process settles it when it reaches it"
-    return Outcome(
+    return ActionOutcome(
         text=text, links=(Link("the process", process_address(request.id)), Link("what else waits", "/waiting")),
         facts={"key": request.key, "outcome": request.outcome, "actor": actor},
     )  # fmt: skip
 
 
-def _facts(target: CommandTarget, request: SettleRequest) -> dict[str, Any]:
+def _facts(target: CommandTarget, request: SettleActionRequest) -> dict[str, Any]:
     state = target.recoverer.recover(request.id, must_be_current=True).state
     call = unresolved_effect(request.id, request.key, state)
     mail = [item for item in state.mailbox.values() if item.kind == "effect_verdict" and item.name == request.key]
@@ -95,7 +95,7 @@ def _facts(target: CommandTarget, request: SettleRequest) -> dict[str, Any]:
 
 ACTIONS = (
     Action(
-        name="settle-effect", summary="Say what became of an effect in doubt.", request=SettleRequest, draw=_draw,
+        name="settle-effect", summary="Say what became of an effect in doubt.", request=SettleActionRequest, draw=_draw,
         act=_act,
     ),
 )  # fmt: skip

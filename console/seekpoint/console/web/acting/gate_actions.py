@@ -19,7 +19,7 @@ from seekpoint.console.web.acting.actions import (
     process_address,
     standing,
 )
-from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
+from seekpoint.console.web.acting.plans import ActionOutcome, Drawn, Link, PlanLine
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.json_texts import shortened
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from seekpoint.console.web.route_declarations import Visit
     from seekpoint.producers.durable.waits.gate_answers import OpenGate
 
-__all__ = ["ACTIONS", "GateRequest", "gate_facts"]
+__all__ = ["ACTIONS", "GateActionRequest", "gate_facts"]
 
 
-class GateRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GateActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An answer to an open gate."""
 
     id: ProcessId
@@ -42,7 +42,7 @@ class GateRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_field
     """A JSON object with what else the code wants to know. It is sent beside the yes or no."""
 
 
-async def _draw(is_approved: bool, visit: Visit, request: GateRequest, planned: Planned | None) -> Drawn:
+async def _draw(is_approved: bool, visit: Visit, request: GateActionRequest, planned: Planned | None) -> Drawn:
     payload = _payload(visit, request, is_approved)
     facts = await visit.parts.in_thread(gate_facts, visit.parts.target, request.id, request.gate)
     key = facts["gate"]
@@ -58,7 +58,7 @@ async def _draw(is_approved: bool, visit: Visit, request: GateRequest, planned: 
     return Drawn(title=title, lines=lines, facts=facts)
 
 
-async def _act(is_approved: bool, visit: Visit, request: GateRequest, plan: Planned) -> Outcome:
+async def _act(is_approved: bool, visit: Visit, request: GateActionRequest, plan: Planned) -> ActionOutcome:
     payload, actor = _payload(visit, request, is_approved), visit.identity.name
     key, signal_id = plan.facts["gate"], bytes.fromhex(plan.plan_id)
 
@@ -73,7 +73,7 @@ async def _act(is_approved: bool, visit: Visit, request: GateRequest, plan: Plan
 
     await visit.parts.in_thread(send)
     outcome = "approved" if is_approved else "denied"
-    return Outcome(
+    return ActionOutcome(
         text=f"{request.id}: {key} {outcome}, as {actor}",
         links=(Link("the process", process_address(request.id)), Link("what else waits", "/waiting")),
         facts={"gate": key, "outcome": outcome, "actor": actor, "signal_id": signal_id.hex()},
@@ -103,7 +103,7 @@ def gate_facts(target: CommandTarget, process_id: str, gate: str) -> dict[str, A
     }
 
 
-def _payload(visit: Visit, request: GateRequest, is_approved: bool) -> dict[str, Any]:
+def _payload(visit: Visit, request: GateActionRequest, is_approved: bool) -> dict[str, Any]:
     from seekpoint.producers.durable.waits.gate_answers import verdict_payload
 
     answer = json_in(request.answer, "the answer")
@@ -117,7 +117,7 @@ def _payload(visit: Visit, request: GateRequest, is_approved: bool) -> dict[str,
 
 ACTIONS = tuple(
     Action(
-        name=name, summary=f"{name.capitalize()} an open gate.", request=GateRequest,
+        name=name, summary=f"{name.capitalize()} an open gate.", request=GateActionRequest,
         draw=partial(_draw, is_approved), act=partial(_act, is_approved),
     )
     for name, is_approved in (("approve", True), ("deny", False))

@@ -20,7 +20,7 @@ from seekpoint.console.web.acting.actions import (
     process_address,
     standing,
 )
-from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
+from seekpoint.console.web.acting.plans import ActionOutcome, Drawn, Link, PlanLine
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.schemas.values.process_ids import named_process_key
 
@@ -38,7 +38,7 @@ __all__ = ["ACTIONS"]
 _Number = Annotated[int, Meta(ge=1, le=9_000_000_000_000_000)]
 
 
-class MomentRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MomentActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A moment of a process's past, named by one of seq, time, before, after and turn; and another answer to a call."""
 
     id: ProcessId
@@ -73,7 +73,7 @@ class MomentRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 # --- rewind
-class RewindRequest(MomentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RewindActionRequest(MomentActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request to rewind: the point to go back to, and the mode."""
 
     mode: Literal["both", "conversation_only", "code_only", "summarize"] = "both"
@@ -85,7 +85,7 @@ class RewindRequest(MomentRequest, frozen=True, kw_only=True, forbid_unknown_fie
     """Even though its owner looks alive."""
 
 
-async def _draw_rewind(visit: Visit, request: RewindRequest, planned: Planned | None) -> Drawn:
+async def _draw_rewind(visit: Visit, request: RewindActionRequest, planned: Planned | None) -> Drawn:
     how = _rewind_options(request)
     plan: RewindPlan = await _with_node(visit, lambda node: node.rewind(request.id, dry_run=True, **how))
     kinds = {"forgets": "drops", "drops": "drops", "changes": "drops", "keeps": "keeps", "answers": "does"}
@@ -104,20 +104,20 @@ async def _draw_rewind(visit: Visit, request: RewindRequest, planned: Planned | 
     return Drawn(title=f"Rewind {request.id} to seq {plan.to_seq}", lines=lines, facts={**facts, "owner_node": owner})
 
 
-async def _rewind(visit: Visit, request: RewindRequest, plan: Planned) -> Outcome:
+async def _rewind(visit: Visit, request: RewindActionRequest, plan: Planned) -> ActionOutcome:
     actor = visit.identity.name
     how = _rewind_options(request) | {
         "reason": request.reason, "actor": actor, "take_over": request.take_over, "expected_seq": plan.facts["seq"],
     }  # fmt: skip
     done: RewindPlan = await _with_node(visit, lambda node: node.rewind(request.id, **how))
-    return Outcome(
+    return ActionOutcome(
         text=f"{request.id}: rewound to seq {done.to_seq}, as {actor}",
         links=(Link("the process", process_address(request.id)), Link("calls", process_address(request.id, "calls"))),
         facts={**to_builtins(done), "actor": actor},
     )  # fmt: skip
 
 
-def _rewind_options(request: RewindRequest) -> dict[str, Any]:
+def _rewind_options(request: RewindActionRequest) -> dict[str, Any]:
     return {
         "to": request.moment(), "mode": request.mode, "answers": request.answers(), "effects": request.effects,
         "note": request.note,
@@ -125,7 +125,7 @@ def _rewind_options(request: RewindRequest) -> dict[str, Any]:
 
 
 # --- fork
-class ForkRequest(MomentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ForkActionRequest(MomentActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The process that begins with what another one has, or had."""
 
     new_id: ProcessId
@@ -135,7 +135,7 @@ class ForkRequest(MomentRequest, frozen=True, kw_only=True, forbid_unknown_field
     """Equal requests are answered by what the parent did later."""
 
 
-async def _draw_fork(visit: Visit, request: ForkRequest, planned: Planned | None) -> Drawn:
+async def _draw_fork(visit: Visit, request: ForkActionRequest, planned: Planned | None) -> Drawn:
     from seekpoint.schemas.errors import Refused
 
     named_process_key(request.new_id)
@@ -155,7 +155,7 @@ async def _draw_fork(visit: Visit, request: ForkRequest, planned: Planned | None
     return Drawn(title=f"Fork {request.id} as {request.new_id}", lines=lines, facts=to_builtins(plan))
 
 
-async def _fork(visit: Visit, request: ForkRequest, plan: Planned) -> Outcome:
+async def _fork(visit: Visit, request: ForkActionRequest, plan: Planned) -> ActionOutcome:
     actor, how = visit.identity.name, _fork_options(request, plan)
 
     async def fork(node: Node) -> None:
@@ -163,21 +163,21 @@ async def _fork(visit: Visit, request: ForkRequest, plan: Planned) -> Outcome:
             pass
 
     await _with_node(visit, fork)
-    return Outcome(
+    return ActionOutcome(
         text=f"{request.new_id}: forked from {request.id} at seq {plan.facts['parent_seq']}, as {actor}",
         links=(Link("the fork", process_address(request.new_id)), Link("its parent", process_address(request.id))),
         facts={**plan.facts, "process_id": request.new_id, "actor": actor},
     )  # fmt: skip
 
 
-def _fork_options(request: ForkRequest, planned: Planned | None) -> dict[str, Any]:
+def _fork_options(request: ForkActionRequest, planned: Planned | None) -> dict[str, Any]:
     """Return how to fork: at the moment that the dry run showed, because the parent may have gone on since."""
     at: HistoryPoint | int | None = request.moment() if planned is None else planned.facts["parent_seq"]
     return {"at": at, "answers": request.answers(), "effects": request.effects, "permissive": request.permissive}
 
 
 # --- promote
-class PromoteRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PromoteActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fork that is merged into its parent."""
 
     id: ProcessId
@@ -187,7 +187,7 @@ class PromoteRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fi
     """Even though the parent's owner looks alive."""
 
 
-async def _draw_promote(visit: Visit, request: PromoteRequest, planned: Planned | None) -> Drawn:
+async def _draw_promote(visit: Visit, request: PromoteActionRequest, planned: Planned | None) -> Drawn:
     plan: PromotePlan = await _with_node(
         visit, lambda node: node.promote(request.id, prefer=request.prefer, dry_run=True)
     )
@@ -202,7 +202,7 @@ async def _draw_promote(visit: Visit, request: PromoteRequest, planned: Planned 
     return Drawn(title=f"Promote {plan.fork_id} into {plan.parent_id}", lines=lines, facts=facts)
 
 
-async def _promote(visit: Visit, request: PromoteRequest, plan: Planned) -> Outcome:
+async def _promote(visit: Visit, request: PromoteActionRequest, plan: Planned) -> ActionOutcome:
     actor = visit.identity.name
     done: PromotePlan = await _with_node(
         visit,
@@ -210,7 +210,7 @@ async def _promote(visit: Visit, request: PromoteRequest, plan: Planned) -> Outc
             request.id, prefer=request.prefer, reason=request.reason, actor=actor, take_over=request.take_over
         ),
     )
-    return Outcome(
+    return ActionOutcome(
         text=f"{done.fork_id} is merged into {done.parent_id}, as {actor}",
         links=(Link("the parent", process_address(done.parent_id)), Link("the fork", process_address(done.fork_id))),
         facts={**to_builtins(done), "actor": actor},
@@ -229,15 +229,15 @@ async def _standing(visit: Visit, process_id: str) -> dict[str, Any]:
 
 ACTIONS = (
     Action(
-        name="rewind", summary="Go back in a process to an earlier moment.", request=RewindRequest, draw=_draw_rewind,
-        act=_rewind,
+        name="rewind", summary="Go back in a process to an earlier moment.", request=RewindActionRequest,
+        draw=_draw_rewind, act=_rewind,
     ),
     Action(
-        name="fork", summary="Begin another process with what one had at a moment of its past.", request=ForkRequest,
-        draw=_draw_fork, act=_fork,
+        name="fork", summary="Begin another process with what one had at a moment of its past.",
+        request=ForkActionRequest, draw=_draw_fork, act=_fork,
     ),
     Action(
-        name="promote", summary="Merge what a fork did into its parent.", request=PromoteRequest, draw=_draw_promote,
-        act=_promote,
+        name="promote", summary="Merge what a fork did into its parent.", request=PromoteActionRequest,
+        draw=_draw_promote, act=_promote,
     ),
 )  # fmt: skip

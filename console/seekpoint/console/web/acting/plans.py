@@ -22,9 +22,9 @@ from seekpoint.console.web.failures import BadRequest, plain_text
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
-    from seekpoint.console.web.auth.user_identity import Identity
+    from seekpoint.console.web.auth.user_identity import UserIdentity
 
-__all__ = ["ActionAnswer", "Drawn", "Link", "Outcome", "PlanKeeper", "PlanLine", "Planned"]
+__all__ = ["ActionAnswer", "ActionOutcome", "Drawn", "Link", "PlanKeeper", "PlanLine", "Planned"]
 
 KEPT_S = 900.0
 KEPT_MAX = 200
@@ -62,7 +62,7 @@ class Link(FrozenStruct, frozen=True):
     address: str
 
 
-class Outcome(FrozenStruct, frozen=True, kw_only=True):
+class ActionOutcome(FrozenStruct, frozen=True, kw_only=True):
     """What was done."""
 
     text: str
@@ -74,41 +74,41 @@ class ActionAnswer(FrozenStruct, frozen=True, kw_only=True):
     """The dry run, and once it was carried out the outcome."""
 
     planned: Planned
-    outcome: Outcome | None = None
+    outcome: ActionOutcome | None = None
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptPlan:
     planned: Planned
     facts: bytes
-    owner: Identity
+    owner: UserIdentity
     request: bytes
     since: float = field(default_factory=time.monotonic)
-    carried_out: asyncio.Task[Outcome] | None = None
+    carried_out: asyncio.Task[ActionOutcome] | None = None
 
 
 class PlanKeeper:
     """Keeps the newest dry runs for a quarter of an hour. Use it in the event loop that serves."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _KeptPlan] = OrderedDict()
 
-    def keep(self, owner: Identity, action: str, request: bytes, drawn: Drawn) -> Planned:
+    def keep(self, owner: UserIdentity, action: str, request: bytes, drawn: Drawn) -> Planned:
         """Keep a dry run and return it with its id. ``request`` is the request without an id."""
         planned = Planned(
             plan_id=uuid4().hex, action=action, title=drawn.title, lines=drawn.lines, facts=drawn.facts
         )  # fmt: skip
-        self._kept[planned.plan_id] = _Kept(planned, _encoded(drawn.facts), owner, request)
+        self._kept[planned.plan_id] = _KeptPlan(planned, _encoded(drawn.facts), owner, request)
         self._forget_old()
         return planned
 
     async def carry_out(
         self,
         plan_id: str,
-        owner: Identity,
+        owner: UserIdentity,
         request: bytes,
         draw: Callable[[Planned], Awaitable[Drawn]],
-        act: Callable[[Planned], Awaitable[Outcome]],
+        act: Callable[[Planned], Awaitable[ActionOutcome]],
     ) -> ActionAnswer:
         """Carry out a dry run once, and return the outcome as often as it is asked for.
 
@@ -143,8 +143,8 @@ class PlanKeeper:
 
 
 async def _carried_out(
-    kept: _Kept, draw: Callable[[Planned], Awaitable[Drawn]], act: Callable[[Planned], Awaitable[Outcome]]
-) -> Outcome:
+    kept: _KeptPlan, draw: Callable[[Planned], Awaitable[Drawn]], act: Callable[[Planned], Awaitable[ActionOutcome]]
+) -> ActionOutcome:
     drawn = await draw(kept.planned)
     if _encoded(drawn.facts) != kept.facts:
         raise _changed(kept.planned.facts, drawn.facts)

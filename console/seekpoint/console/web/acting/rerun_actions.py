@@ -13,7 +13,7 @@ from seekpoint.console.services.calls.client_calls import plain_value
 from seekpoint.console.services.calls.send_and_confirm import with_node
 from seekpoint.console.web.acting.actions import Action, ActionRequest, ProcessId, json_in, process_address
 from seekpoint.console.web.acting.jobs import Job
-from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
+from seekpoint.console.web.acting.plans import ActionOutcome, Drawn, Link, PlanLine
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.json_texts import short_json
 from seekpoint.schemas.values.process_ids import named_process_key
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ACTIONS"]
 
 
-class RerunRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RerunActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The process that is run again, and what is different."""
 
     id: ProcessId
@@ -46,7 +46,7 @@ class RerunRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fiel
         return {"model": self.model, "effects": self.effects, **given}
 
 
-async def _draw(visit: Visit, request: RerunRequest, planned: Planned | None) -> Drawn:
+async def _draw(visit: Visit, request: RerunActionRequest, planned: Planned | None) -> Drawn:
     from seekpoint.producers.history.rerunning import rerun_id_of
 
     if request.new_id is not None:
@@ -67,7 +67,7 @@ async def _draw(visit: Visit, request: RerunRequest, planned: Planned | None) ->
     return Drawn(title=f"Run {request.id} again as {name}", lines=lines, facts=facts)
 
 
-async def _act(visit: Visit, request: RerunRequest, plan: Planned) -> Outcome:
+async def _act(visit: Visit, request: RerunActionRequest, plan: Planned) -> ActionOutcome:
     agent, parts = await _agent(visit, request.id), visit.parts
     job = Job("rerun", plan.title, visit.identity.name, request.reason)
     ways: dict[str, Any] = {
@@ -92,7 +92,7 @@ async def _act(visit: Visit, request: RerunRequest, plan: Planned) -> Outcome:
 
     parts.jobs.start(job, work)
     rerun = Link("the rerun", process_address(plan.facts["rerun_id"]))
-    return Outcome(
+    return ActionOutcome(
         text=f"{plan.facts['rerun_id']} runs, as {visit.identity.name}",
         links=(Link("its comparison", f"/job?id={job.id}"), rerun), facts={"job": job.id},
     )  # fmt: skip
@@ -126,13 +126,13 @@ async def _agent(visit: Visit, process_id: str) -> Agent:
 
 
 # --- stopping
-class StopRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StopActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The job that ends early."""
 
     job: Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-async def _draw_stop(visit: Visit, request: StopRequest, planned: Planned | None) -> Drawn:
+async def _draw_stop(visit: Visit, request: StopActionRequest, planned: Planned | None) -> Drawn:
     facts = visit.parts.jobs.of(request.job).facts()
     if facts.state not in ("waiting", "running"):
         raise BadRequest(409, "JobEnded", f"the job is {facts.state}; nothing was done", "look at what became of it")
@@ -143,15 +143,17 @@ async def _draw_stop(visit: Visit, request: StopRequest, planned: Planned | None
     return Drawn(title="Stop the job", lines=lines, facts={"job": facts.id})
 
 
-async def _stop(visit: Visit, request: StopRequest, plan: Planned) -> Outcome:
+async def _stop(visit: Visit, request: StopActionRequest, plan: Planned) -> ActionOutcome:
     visit.parts.jobs.of(request.job).stop()
-    return Outcome(text=f"asked to stop, as {visit.identity.name}", links=(Link("the job", f"/job?id={request.job}"),))
+    return ActionOutcome(
+        text=f"asked to stop, as {visit.identity.name}", links=(Link("the job", f"/job?id={request.job}"),)
+    )
 
 
 ACTIONS = (
     Action(
-        name="rerun", summary="Run a process that has ended again, and compare both runs.", request=RerunRequest,
+        name="rerun", summary="Run a process that has ended again, and compare both runs.", request=RerunActionRequest,
         draw=_draw, act=_act,
     ),
-    Action(name="stop-job", summary="Stop a rerun or a replay.", request=StopRequest, draw=_draw_stop, act=_stop),
+    Action(name="stop-job", summary="Stop a rerun or a replay.", request=StopActionRequest, draw=_draw_stop, act=_stop),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from seekpoint.console.services.arguments.time_option import parse_time
 from seekpoint.console.services.histories.staging_replays import offsets_copied, replay_clusters, replay_progress_file
 from seekpoint.console.web.acting.actions import Action, ActionRequest, ProcessId
 from seekpoint.console.web.acting.jobs import Job
-from seekpoint.console.web.acting.plans import Drawn, Link, Outcome, PlanLine
+from seekpoint.console.web.acting.plans import ActionOutcome, Drawn, Link, PlanLine
 from seekpoint.console.web.failures import BadRequest
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ LOOK_S = 20.0
 """How long a dry run reads. It says what it found until then."""
 
 
-class ReplayRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReplayActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request to replay: the source, the target and the speed."""
 
     into: Annotated[str, Meta(min_length=3, max_length=400)]
@@ -61,7 +61,7 @@ class ReplayRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fie
         )
 
 
-async def _draw(visit: Visit, request: ReplayRequest, planned: Planned | None) -> Drawn:
+async def _draw(visit: Visit, request: ReplayActionRequest, planned: Planned | None) -> Drawn:
     if planned is not None:  # the journal goes on all the time; the replay copies what is there when it begins
         return Drawn(title=planned.title, lines=planned.lines, facts=planned.facts)
     if request.into.endswith(".spk"):
@@ -102,7 +102,7 @@ def _looked(visit: Visit, plan: Plan, source: str, into: str) -> ReplayReport:
             timer.join()
 
 
-async def _act(visit: Visit, request: ReplayRequest, plan: Planned) -> Outcome:
+async def _act(visit: Visit, request: ReplayActionRequest, plan: Planned) -> ActionOutcome:
     replay_plan, source, actor = request.plan(visit), plan.facts["from"], visit.identity.name
     target = visit.parts.target
     job = Job("replay", plan.title, actor, request.reason)
@@ -124,7 +124,7 @@ async def _act(visit: Visit, request: ReplayRequest, plan: Planned) -> Outcome:
         return replay_summary(report) + more, report.to_dict()
 
     visit.parts.jobs.start(job, work)
-    return Outcome(
+    return ActionOutcome(
         text=f"the replay into {request.into} runs, as {actor}",
         links=(Link("how far it is", f"/job?id={job.id}"), Link("all jobs", "/jobs")), facts={"job": job.id},
     )  # fmt: skip
@@ -147,6 +147,10 @@ def _milliseconds(text: str | None) -> int | None:
 
 ACTIONS = (
     Action(
-        name="replay", summary="Replay the journal into a staging topic.", request=ReplayRequest, draw=_draw, act=_act
+        name="replay",
+        summary="Replay the journal into a staging topic.",
+        request=ReplayActionRequest,
+        draw=_draw,
+        act=_act,
     ),
 )

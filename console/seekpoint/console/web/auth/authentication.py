@@ -6,8 +6,8 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from seekpoint.console.web.auth.sessions import Session, SessionSigner, new_session
-from seekpoint.console.web.auth.user_identity import Identity, role_named
+from seekpoint.console.web.auth.sessions import BrowserSession, SessionSigner, new_session
+from seekpoint.console.web.auth.user_identity import UserIdentity, role_named
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -21,7 +21,7 @@ __all__ = ["Authentication", "Visitor"]
 class Visitor:
     """The sender of a request, with the session if it is a browser."""
 
-    def __init__(self, identity: Identity | None, session: Session | None) -> None:
+    def __init__(self, identity: UserIdentity | None, session: BrowserSession | None) -> None:
         self.identity = identity
         self.session = session
         """None: the request has a bearer token, so that no other site could have made a browser send it."""
@@ -38,7 +38,7 @@ class Authentication:
         *,
         cookie_name: str,
         tokens: TokenFile | None = None,
-        everybody: Identity | None = None,
+        everybody: UserIdentity | None = None,
         provider_proof: str | None = None,
         is_secure: bool = False,
     ) -> None:
@@ -68,16 +68,16 @@ class Authentication:
         session = self.signer.session(request.cookies.get(self._cookie_name, ""), now) or new_session(now)
         return Visitor(self._everybody or self._signed_in(session), session)
 
-    def sign_in(self, token: str) -> Session | None:
+    def sign_in(self, token: str) -> BrowserSession | None:
         """Return a new session for a token; None if it is nobody's."""
         identity = None if self.tokens is None else self.tokens.identity_of(token)
         return None if identity is None else new_session(time.time(), identity.name, identity.proof)
 
-    def sign_in_as(self, identity: Identity) -> Session:
+    def sign_in_as(self, identity: UserIdentity) -> BrowserSession:
         """Return a new session for somebody whom the identity provider named."""
         return new_session(time.time(), identity.name, identity.proof, identity.role.title)
 
-    def keep(self, response: Response, session: Session) -> None:
+    def keep(self, response: Response, session: BrowserSession) -> None:
         """Send the cookie of ``session``. Scripts cannot read it.
 
         Of what other sites make a browser send, only a link to a page has it (``lax``). Pages change nothing, and every
@@ -92,7 +92,7 @@ class Authentication:
         """Remove the cookie."""
         response.delete_cookie(self._cookie_name, httponly=True, samesite="lax", secure=self._is_secure, path="/")
 
-    def _signed_in(self, session: Session) -> Identity | None:
+    def _signed_in(self, session: BrowserSession) -> UserIdentity | None:
         if session.name is None:
             return None
         if session.role is None:
@@ -100,4 +100,4 @@ class Authentication:
         role = role_named(session.role)
         if role is None or session.proof != self._provider_proof:
             return None
-        return Identity(name=session.name, role=role, proof=session.proof)
+        return UserIdentity(name=session.name, role=role, proof=session.proof)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from seekpoint.console.web.auth.oidc_settings import OidcSettings
     from seekpoint.console.web.auth.sessions import SessionSigner
-    from seekpoint.console.web.auth.user_identity import Identity
+    from seekpoint.console.web.auth.user_identity import UserIdentity
 
 __all__ = ["BEGIN_PATH", "CALLBACK_PATH", "OidcSignIn"]
 
@@ -40,7 +40,7 @@ _TARGET_CHARS_MAX = 1_500
 _logger = logging.getLogger("seekpoint.console")
 
 
-class Attempt(FrozenStruct, frozen=True, kw_only=True):
+class SignInAttempt(FrozenStruct, frozen=True, kw_only=True):
     """The content of the cookie of a browser that is signing in."""
 
     id: str
@@ -69,7 +69,7 @@ class OidcSignIn:
     async def begin(self, target: str) -> Response:
         """Send a browser to the provider. Raises ``BadRequest`` if that does not answer."""
         signer = self._signer()
-        attempt = Attempt(
+        attempt = SignInAttempt(
             id=secrets.token_urlsafe(18), expires_at=int(time.time()) + _ATTEMPT_S,
             target=target if len(target) <= _TARGET_CHARS_MAX else "/",
         )  # fmt: skip
@@ -91,11 +91,11 @@ class OidcSignIn:
         )  # fmt: skip
         return response
 
-    async def finish(self, request: Request) -> tuple[Identity, str]:
+    async def finish(self, request: Request) -> tuple[UserIdentity, str]:
         """Return who came back, and where to go. Raises ``BadRequest`` for everything that is not in order."""
         given, signer = request.query_params, self._signer()
         state = given.get("state", "")
-        attempt = signer.opened("attempt", request.cookies.get(self._attempt_cookie(state), ""), Attempt)
+        attempt = signer.opened("attempt", request.cookies.get(self._attempt_cookie(state), ""), SignInAttempt)
         if (
             attempt is None
             or attempt.expires_at <= time.time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.console.web.auth.user_identity import Identity
+from seekpoint.console.web.auth.user_identity import UserIdentity
 
 if TYPE_CHECKING:
     from seekpoint.console.web.auth.oidc_settings import OidcSettings
@@ -58,7 +58,7 @@ def _reason(error: Any) -> str:
     return f"{error.error} {claim}".strip()
 
 
-def identity_in(claims: dict[str, Any], settings: OidcSettings) -> Identity:
+def identity_in(claims: dict[str, Any], settings: OidcSettings) -> UserIdentity:
     """Return who the claims name, with the highest role that they give. Raises ``TokenRefused``."""
     if "email" in (settings.actor, settings.role_claim) and claims.get("email_verified") is not True:
         raise TokenRefused("the provider does not say that the email address is verified")
@@ -70,7 +70,7 @@ def identity_in(claims: dict[str, Any], settings: OidcSettings) -> Identity:
     role = settings.role_of(values)
     if role is None:
         raise TokenRefused(f"no value of the claim {settings.role_claim} gives a role in this console")
-    return Identity(name=name, role=role, proof=settings.proof)
+    return UserIdentity(name=name, role=role, proof=settings.proof)
 
 
 def _claim(claims: dict[str, Any], name: str) -> Any:

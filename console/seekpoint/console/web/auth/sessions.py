@@ -12,7 +12,7 @@ import msgspec
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Session", "SessionSigner", "new_session"]
+__all__ = ["BrowserSession", "SessionSigner", "new_session"]
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ LIFETIME_S = 12 * 3600
 PROVIDED_LIFETIME_S = 3600
 
 
-class Session(FrozenStruct, frozen=True, kw_only=True):
+class BrowserSession(FrozenStruct, frozen=True, kw_only=True):
     """The content of the cookie."""
 
     id: str
@@ -34,13 +34,13 @@ class Session(FrozenStruct, frozen=True, kw_only=True):
     """The role that an identity provider gave; None: the token's."""
 
 
-def new_session(now: float, name: str | None = None, proof: str = "", role: str | None = None) -> Session:
+def new_session(now: float, name: str | None = None, proof: str = "", role: str | None = None) -> BrowserSession:
     """Return a session that begins at ``now``, in seconds since 1970.
 
     One with a role of its own is short: the identity provider then says anew who it is.
     """
     lifetime_s = LIFETIME_S if role is None else PROVIDED_LIFETIME_S
-    return Session(
+    return BrowserSession(
         id=secrets.token_urlsafe(18), expires_at=int(now) + lifetime_s, name=name, proof=proof, role=role
     )  # fmt: skip
 
@@ -51,13 +51,13 @@ class SessionSigner:
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def cookie(self, session: Session) -> str:
+    def cookie(self, session: BrowserSession) -> str:
         """Return the value of the session's cookie."""
         return self.sealed("session", session)
 
-    def session(self, cookie: str, now: float) -> Session | None:
+    def session(self, cookie: str, now: float) -> BrowserSession | None:
         """Return the session of a cookie; None if it was not signed with this key or has ended."""
-        found = self.opened("session", cookie, Session)
+        found = self.opened("session", cookie, BrowserSession)
         return found if found is not None and found.expires_at > now else None
 
     def sealed(self, purpose: str, value: object) -> str:
@@ -82,11 +82,11 @@ class SessionSigner:
         """Return a secret that only this key makes of ``identity``: 64 hexadecimal digits."""
         return self._mac(f"{purpose}:{identity}".encode())
 
-    def csrf_token(self, session: Session) -> str:
+    def csrf_token(self, session: BrowserSession) -> str:
         """Return the token that a changing request of this session has to carry."""
         return self.derived("csrf", session.id)
 
-    def is_csrf_token(self, session: Session, presented: str) -> bool:
+    def is_csrf_token(self, session: BrowserSession, presented: str) -> bool:
         """Return whether ``presented`` is that token."""
         return hmac.compare_digest(self.csrf_token(session).encode(), presented.encode("utf-8", "replace"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from seekpoint.console.web.auth.user_identity import Identity, Role
+from seekpoint.console.web.auth.user_identity import Role, UserIdentity
 from seekpoint.schemas.config.private_files import open_private, write_private
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -79,7 +79,7 @@ class TokenFile:
         """Return the key that signs sessions."""
         return bytes.fromhex(self._content().session_key)
 
-    def identity_of(self, token: str) -> Identity | None:
+    def identity_of(self, token: str) -> UserIdentity | None:
         """Return whose token this is; None if it is nobody's. Compares in constant time."""
         presented, found = _hash(token), None
         for one in self.tokens():
@@ -87,7 +87,7 @@ class TokenFile:
                 found = one
         return None if found is None else _identity(found)
 
-    def identity_by_proof(self, name: str, proof: str) -> Identity | None:
+    def identity_by_proof(self, name: str, proof: str) -> UserIdentity | None:
         """Return who a session names, with the present role; None if the token was removed or replaced."""
         found = next((one for one in self.tokens() if one.name == name and one.proof == proof), None)
         return None if found is None else _identity(found)
@@ -118,8 +118,8 @@ class TokenFile:
             ) from exc
 
 
-def _identity(stored: StoredToken) -> Identity:
-    return Identity(name=stored.name, role=Role[stored.role.upper()], proof=stored.proof)
+def _identity(stored: StoredToken) -> UserIdentity:
+    return UserIdentity(name=stored.name, role=Role[stored.role.upper()], proof=stored.proof)
 
 
 def _hash(token: str) -> str:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Identity", "Role", "role_named"]
+__all__ = ["Role", "UserIdentity", "role_named"]
 
 
 class Role(IntEnum):
@@ -25,7 +25,7 @@ class Role(IntEnum):
         return self.name.lower()
 
 
-class Identity(FrozenStruct, frozen=True, kw_only=True):
+class UserIdentity(FrozenStruct, frozen=True, kw_only=True):
     """A person or a program that sends requests. ``name`` is the actor of the entries that the request causes."""
 
     name: str

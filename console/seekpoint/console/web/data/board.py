@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.heartbeats.worker_code import WorkerCode
     from seekpoint.consumers.view.process_summary import Summary
 
-__all__ = ["AgentCount", "Board", "ListQuery", "ProcessList", "ProcessRow", "Source"]
+__all__ = ["AgentCount", "Board", "ListQuery", "ListSource", "ProcessList", "ProcessRow"]
 
 ROWS_MAX = 300
 ONLY = ("open", "failed", "waiting", "on_hold", "in_doubt", "no_worker")
@@ -127,7 +127,7 @@ class AgentCount(FrozenStruct, frozen=True, kw_only=True):
     total: int
 
 
-class Source(FrozenStruct, frozen=True, kw_only=True):
+class ListSource(FrozenStruct, frozen=True, kw_only=True):
     """The place from which the list was read."""
 
     name: str
@@ -148,7 +148,7 @@ class ProcessList(FrozenStruct, frozen=True, kw_only=True):
     journal: str
     revision: int
     """It grows with each change of any process."""
-    source: Source
+    source: ListSource
     total: int
     """How many processes the query matches."""
     skip: int = 0
@@ -166,7 +166,7 @@ class Board:
         self.summaries: dict[str, Summary] = {}
         self.revision = 0
         self.behind: Mapping[int, int] = {}
-        self.source = Source(name="view", loading=True)
+        self.source = ListSource(name="view", loading=True)
         self.code: WorkerCode | None = None
         self._counts: dict[str | None, Counter[str]] = {}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from seekpoint.console.services.histories.view_pages import ViewGone
-from seekpoint.console.web.data.board import Board, Source
+from seekpoint.console.web.data.board import Board, ListSource
 from seekpoint.console.web.data.log_source import LogSource
 from seekpoint.console.web.data.poller import Poller
 from seekpoint.console.web.data.view_source import ViewSource
@@ -101,7 +101,7 @@ class BoardPoller(Poller):
         else:
             self.board.update(self._source.changed())
         self.board.behind = {}
-        self.board.source = Source(name="log", why=why)
+        self.board.source = ListSource(name="log", why=why)
 
     def _read_view(self) -> None:
         if isinstance(self._source, ViewSource):
@@ -113,7 +113,7 @@ class BoardPoller(Poller):
             self._forget()
             self._source = source
         self.board.behind = source.behind
-        self.board.source = Source(name="view", behind=sum(source.behind.values()))
+        self.board.source = ListSource(name="view", behind=sum(source.behind.values()))
 
     def _forget(self) -> None:
         """Give up what was read before: the next read reads everything anew."""

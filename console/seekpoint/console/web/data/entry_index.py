@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.log.log_ports import Batch, Record
 
-__all__ = ["EntryMark", "IndexListener", "ProcessIndex"]
+__all__ = ["EntryIndex", "EntryMark", "IndexListener"]
 
 _SLICE_ENTRIES = 100
 """So many entries are taken before the clock is asked again."""
@@ -56,7 +56,7 @@ class IndexListener(Protocol):
         """Receive the entry with its mark and the bytes of its record."""
 
 
-class ProcessIndex:
+class EntryIndex:
     """The marks of one process. It reads the history once, in slices, then what was appended. Every call blocks."""
 
     def __init__(self, target: CommandTarget, process_id: str, listener: IndexListener) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.entry_index import EntryMark
     from seekpoint.console.web.data.histories import ProcessHistory
 
-__all__ = ["SEARCHED_MAX", "EntryFilter", "EntryPage", "entries_after", "entries_before", "offset_of_seq"]
+__all__ = ["SEARCHED_MAX", "EntryPage", "EntrySearch", "entries_after", "entries_before", "offset_of_seq"]
 
 SEARCHED_MAX = 20_000
 """So many entries are read for one page. If fewer match, the page says where the search goes on."""
@@ -23,7 +23,7 @@ _CHUNK = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryFilter:
+class EntrySearch:
     """What entries have to be like. Of kinds and epochs one has to fit, of texts all; of the negated ones none."""
 
     kinds: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class EntryPage:
     """Whether the search ended at ``SEARCHED_MAX``, not at the limit or at the end of the history."""
 
 
-def entries_after(history: ProcessHistory, wanted: EntryFilter, offset: int, limit: int) -> EntryPage:
+def entries_after(history: ProcessHistory, wanted: EntrySearch, offset: int, limit: int) -> EntryPage:
     """Return the first entries that match, at ``offset`` and behind it. Blocks."""
     marks = history.index.marks
     at = _place(marks, offset)
@@ -94,7 +94,7 @@ def entries_after(history: ProcessHistory, wanted: EntryFilter, offset: int, lim
     )  # fmt: skip
 
 
-def entries_before(history: ProcessHistory, wanted: EntryFilter, offset: int, limit: int) -> EntryPage:
+def entries_before(history: ProcessHistory, wanted: EntrySearch, offset: int, limit: int) -> EntryPage:
     """Return the last entries that match before ``offset``, in log order. Blocks."""
     marks = history.index.marks
     at = _place(marks, offset)
@@ -119,14 +119,14 @@ def _place(marks: Sequence[EntryMark], offset: int) -> int:
     return bisect_left(marks, offset, key=lambda mark: mark.offset)
 
 
-def _chunks(candidates: Sequence[EntryMark], wanted: EntryFilter, limit: int) -> Iterator[Sequence[EntryMark]]:
+def _chunks(candidates: Sequence[EntryMark], wanted: EntrySearch, limit: int) -> Iterator[Sequence[EntryMark]]:
     """Yield what is read at once: without a text, hardly more than the page shows."""
     size = _CHUNK if wanted.reads_content else min(_CHUNK, limit + 1)
     return (candidates[at : at + size] for at in range(0, len(candidates), size))
 
 
 def _collect(
-    history: ProcessHistory, wanted: EntryFilter, chunks: Iterable[Sequence[EntryMark]], limit: int
+    history: ProcessHistory, wanted: EntrySearch, chunks: Iterable[Sequence[EntryMark]], limit: int
 ) -> tuple[list[dict[str, Any]], int, int | None]:
     """Return matching entries in the order of the marks, how many were read, and the offset of the first left out."""
     found: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from seekpoint.console.web.data.call_store import CallStore
-from seekpoint.console.web.data.entry_index import ProcessIndex
+from seekpoint.console.web.data.entry_index import EntryIndex
 from seekpoint.console.web.data.timeline import GrowingTimeline
 from seekpoint.schemas.bodies import Promoted
 from seekpoint.schemas.folding.fold import Verdict
@@ -91,7 +91,7 @@ class ProcessHistory:
         self.process_id = process_id
         self.lock = RLock()
         self._cuts = True
-        self.index = ProcessIndex(target, process_id, self)
+        self.index = EntryIndex(target, process_id, self)
 
     # --- what the index reads -----------------------------------------------------------------------------------------
     def forget(self) -> None:

@@ -89,7 +89,7 @@ class Moments:
         return sum(one.kept_bytes for one in self._kept.values())
 
 
-class _Kept(NamedTuple):
+class _KeptState(NamedTuple):
     """A kept state."""
 
     at: int
@@ -186,7 +186,7 @@ class ProcessMoments:
         self._interval = _INTERVAL
         self._near: OrderedDict[int, State] = OrderedDict()
         self._base = _Base(new_state(), 0)
-        self._kept = [_Kept(-1, self._base.state, 0)]
+        self._kept = [_KeptState(-1, self._base.state, 0)]
         self.kept_bytes = 0
         """About what the kept states cost."""
         self._read_bytes = 0
@@ -252,7 +252,7 @@ class ProcessMoments:
 
     def _begin_with(self, base: _Base) -> None:
         self._base = base
-        self._kept = [_Kept(-1, base.state, 0)]
+        self._kept = [_KeptState(-1, base.state, 0)]
         self._draft = base.state.thaw()
 
     def _take(self, offset: int, width: int, verdict: Verdict) -> None:
@@ -262,7 +262,7 @@ class ProcessMoments:
         self._seqs.append(self._draft.seq)
         self._read_bytes += width
         if len(self._offsets) % self._interval == 0:
-            kept = _Kept(len(self._offsets) - 1, self._draft.snapshot(), self._read_bytes)
+            kept = _KeptState(len(self._offsets) - 1, self._draft.snapshot(), self._read_bytes)
             self._kept.append(kept)
             self.kept_bytes += kept.bytes
             self._read_bytes = 0

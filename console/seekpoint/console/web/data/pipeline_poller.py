@@ -12,7 +12,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
-    from seekpoint.console.services.facts.pipeline_facts import Pipeline, PipelineReader
+    from seekpoint.console.services.facts.pipeline_facts import PipelineFacts, PipelineReader
 
 __all__ = ["PipelinePoller", "SeenPipeline"]
 
@@ -22,7 +22,7 @@ _INTERVAL_S = 2.0
 class SeenPipeline(FrozenStruct, frozen=True, kw_only=True):
     """The pipeline as it was read last."""
 
-    pipeline: Pipeline | None = None
+    pipeline: PipelineFacts | None = None
     """None: nothing was read yet."""
     problem: str | None = None
     """Why it cannot be read now; None: it can."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from seekpoint.console.web.data.state_diff import Difference, differences
+from seekpoint.console.web.data.state_diff import StateDifference, differences
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import UnknownProcess
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -34,7 +34,7 @@ class ComparedState(FrozenStruct, frozen=True, kw_only=True):
     hash: str
     """Of the stored state."""
     folded_hash: str
-    first_difference: Difference | None = None
+    first_difference: StateDifference | None = None
     """``left`` is what is stored, ``right`` what the log says. None although the states differ: the difference is of a
     kind that this version does not show."""
 

@@ -16,7 +16,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Difference", "StateNode", "differences", "path_text", "state_tree"]
+__all__ = ["StateDifference", "StateNode", "differences", "path_text", "state_tree"]
 
 _CHARACTERS_MAX = 2_000
 _CHILDREN_MAX = 60
@@ -31,7 +31,7 @@ class _Missing:
 _MISSING = _Missing()
 
 
-class Difference(FrozenStruct, frozen=True, kw_only=True):
+class StateDifference(FrozenStruct, frozen=True, kw_only=True):
     """One value that differs."""
 
     path: list[str | int]
@@ -44,7 +44,7 @@ class Difference(FrozenStruct, frozen=True, kw_only=True):
     """Whether a value was too long: then it is the beginning of its JSON, as text."""
 
 
-def differences(left: State, right: State) -> Iterator[Difference]:
+def differences(left: State, right: State) -> Iterator[StateDifference]:
     """Yield what differs in the content and the ownership of two states, in the order in which a page shows them.
 
     Offsets, times and counters are not compared.
@@ -74,7 +74,7 @@ def _item(section: StateSection, key: Any) -> Any:
     return section.plain(section.items[key]) if key in section.items else _MISSING
 
 
-def _inside(path: list[str | int], left: Any, right: Any) -> Iterator[Difference]:
+def _inside(path: list[str | int], left: Any, right: Any) -> Iterator[StateDifference]:
     if isinstance(left, dict) and isinstance(right, dict):
         pairs: Any = [(key, left.get(key, _MISSING), right.get(key, _MISSING)) for key in left | right]
     elif isinstance(left, list) and isinstance(right, list):
@@ -96,10 +96,10 @@ def _is_same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right)  # in Python 1 == True == 1.0
 
 
-def _difference(path: list[str | int], left: Any, right: Any) -> Difference:
+def _difference(path: list[str | int], left: Any, right: Any) -> StateDifference:
     what = "added" if left is _MISSING else "removed" if right is _MISSING else "changed"
     (one, is_one_cut), (other, is_other_cut) = _bounded(left), _bounded(right)
-    return Difference(path=path, what=what, left=one, right=other, is_cut=is_one_cut or is_other_cut)
+    return StateDifference(path=path, what=what, left=one, right=other, is_cut=is_one_cut or is_other_cut)
 
 
 def _bounded(value: Any) -> tuple[Any, bool]:
@@ -135,11 +135,11 @@ class StateNode:
 
 def state_tree(before: State, after: State) -> list[StateNode]:
     """Return the sections of ``after`` as trees, with what changed since ``before`` marked and always shown."""
-    room = _Room()
-    return [room.section(one, other) for one, other in zip(sections_of(before), sections_of(after), strict=True)]
+    maker = _NodeMaker()
+    return [maker.section(one, other) for one, other in zip(sections_of(before), sections_of(after), strict=True)]
 
 
-class _Room:
+class _NodeMaker:
     """Makes nodes until there are enough for a page."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.entry_index import EntryMark
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
-__all__ = ["WAITS", "Band", "Bar", "Gap", "GrowingTimeline", "Timeline", "bars_of", "branch_of", "timeline_of"]
+__all__ = ["WAITS", "Band", "Bar", "GrowingTimeline", "IdleGap", "Timeline", "bars_of", "branch_of", "timeline_of"]
 
 WAITS = frozenset({"timer", "gate", "receive", "child"})
 """The kinds of calls that wait for something, and do nothing themselves."""
@@ -47,14 +47,14 @@ class Band(FrozenStruct, frozen=True, kw_only=True):
     end_us: int | None
 
 
-class Gap(FrozenStruct, frozen=True, kw_only=True):
+class IdleGap(FrozenStruct, frozen=True, kw_only=True):
     """A time in which nothing was written and no attempt ran."""
 
     start_us: int
     end_us: int
 
 
-class Place(NamedTuple):
+class TimelinePlace(NamedTuple):
     """A row: where it begins, and the number of its call, or the mark of a fenced write."""
 
     start_us: int
@@ -65,9 +65,9 @@ class Place(NamedTuple):
 class Timeline(NamedTuple):
     """What a page shows of a process."""
 
-    places: list[Place]
+    places: list[TimelinePlace]
     bands: list[Band]
-    gaps: list[Gap]
+    gaps: list[IdleGap]
     start_us: int
     end_us: int
     """Of the last entry, or of the last attempt if that is later."""
@@ -77,7 +77,7 @@ class GrowingTimeline:
     """The timeline of a process, which grows with each of its entries."""
 
     def __init__(self) -> None:
-        self._places: list[Place] = []
+        self._places: list[TimelinePlace] = []
         self._bands: list[Band] = []
         self._busy: list[tuple[int, int]] = []
         self._kept: Timeline | None = None
@@ -86,7 +86,7 @@ class GrowingTimeline:
         """Receive the next entry: a claim begins a band, and a fenced write is a row."""
         self._kept = None
         if mark.verdict is Verdict.STALE:
-            self._put(Place(mark.ts_us, -1, mark))
+            self._put(TimelinePlace(mark.ts_us, -1, mark))
         elif mark.verdict is Verdict.CLAIM_WON:
             if self._bands:
                 self._bands[-1] = replace(self._bands[-1], end_us=mark.ts_us)
@@ -97,7 +97,7 @@ class GrowingTimeline:
         """Receive a call that began, or of which an attempt began or ended."""
         self._kept = None
         if is_new:
-            self._put(Place(call.attempts[0].started_at_us, number, None))
+            self._put(TimelinePlace(call.attempts[0].started_at_us, number, None))
         for one in call.attempts if is_new else call.attempts[-1:]:
             is_known = call.kind not in WAITS and one.ended_at_us is not None
             end = one.ended_at_us if is_known and one.ended_at_us is not None else one.started_at_us
@@ -111,7 +111,7 @@ class GrowingTimeline:
             self._kept = Timeline(self._places, [*self._bands], _gaps(busy), start, end)
         return self._kept
 
-    def _put(self, place: Place) -> None:
+    def _put(self, place: TimelinePlace) -> None:
         if not self._places or place.start_us >= self._places[-1].start_us:
             self._places.append(place)
         else:
@@ -174,8 +174,10 @@ def _merge(busy: list[tuple[int, int]], start: int, end: int) -> None:
     busy[first:last] = [(start, end)]
 
 
-def _gaps(busy: Sequence[tuple[int, int]]) -> list[Gap]:
+def _gaps(busy: Sequence[tuple[int, int]]) -> list[IdleGap]:
     least = max(_GAP_US_MIN, sum(end - start for start, end in busy) // _GAP_SHARE)
     return [
-        Gap(start_us=before[1], end_us=after[0]) for before, after in pairwise(busy) if after[0] - before[1] >= least
+        IdleGap(start_us=before[1], end_us=after[0])
+        for before, after in pairwise(busy)
+        if after[0] - before[1] >= least
     ]

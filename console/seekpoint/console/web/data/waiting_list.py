@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["EffectRow", "GateRow", "Waiting", "unanswered", "waiting_in"]
+__all__ = ["EffectRow", "GateRow", "WaitingList", "unanswered", "waiting_in"]
 
 PROCESSES_MAX = 500
 
@@ -54,7 +54,7 @@ class EffectRow(FrozenStruct, frozen=True, kw_only=True):
     seq: int
 
 
-class Waiting(FrozenStruct, frozen=True, kw_only=True):
+class WaitingList(FrozenStruct, frozen=True, kw_only=True):
     """The gates and effects that wait for a person. Gates with the earliest deadline come first."""
 
     gates: list[GateRow]
@@ -63,7 +63,7 @@ class Waiting(FrozenStruct, frozen=True, kw_only=True):
     """There are so many more processes that wait; answer these first."""
 
 
-def waiting_in(target: CommandTarget, summaries: Collection[Summary]) -> Waiting:
+def waiting_in(target: CommandTarget, summaries: Collection[Summary]) -> WaitingList:
     """Return what waits for a person among these processes. Blocks: it recovers those that have something."""
     chosen = [one for one in summaries if not one.finished and ("gate" in one.waits_for or one.unsettled)]
     chosen.sort(key=lambda one: (one.until_us or 2**63, one.updated_us, one.process_id))
@@ -74,7 +74,7 @@ def waiting_in(target: CommandTarget, summaries: Collection[Summary]) -> Waiting
         GateRow(agent=one.agent, **facts) for one, state in known for facts in unanswered(one.process_id, state)
     ]  # fmt: skip
     effects = [_effect_row(one, facts) for one, state in known for facts in _in_doubt(one.process_id, state)]
-    return Waiting(
+    return WaitingList(
         gates=sorted(gates, key=lambda gate: (gate.deadline or "~", gate.process_id, gate.seq)), effects=effects,
         processes_left_out=len(chosen) - len(shown),
     )  # fmt: skip

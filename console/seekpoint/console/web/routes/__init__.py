@@ -5,7 +5,7 @@ To add a view, write a module with ``PAGES`` and ``OPERATIONS``, and add it to `
 
 from __future__ import annotations
 
-from seekpoint.console.web.route_declarations import Operation, Page
+from seekpoint.console.web.route_declarations import Operation, WebPage
 from seekpoint.console.web.routes import (
     about_routes,
     call_routes,
@@ -44,7 +44,7 @@ _MODULES = (
     about_routes,
 )
 
-PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
+PAGES: tuple[WebPage, ...] = tuple(page for module in _MODULES for page in module.PAGES)
 """In the order of the navigation and of the tabs."""
 
 OPERATIONS: tuple[Operation, ...] = tuple(one for module in _MODULES for one in module.OPERATIONS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Visit, WebPage
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["OPERATIONS", "PAGES"]
@@ -25,5 +25,5 @@ async def get_me(visit: Visit, query: NoQuery) -> Me:
     )
 
 
-PAGES: tuple[Page, ...] = ()
+PAGES: tuple[WebPage, ...] = ()
 OPERATIONS = (Operation(path="/api/me", summary="Say who sends the request.", call=get_me, answer=Me),)

@@ -12,8 +12,8 @@ from seekpoint.console.web.data.call_comparison import CallComparison, compare_c
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.formats import moment, span_text
 from seekpoint.console.web.json_texts import json_lines, short_json, shortened
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
-from seekpoint.console.web.routes.process_routes import ProcessQuery, head_of, read_history, tab_page
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
+from seekpoint.console.web.routes.process_routes import ProcessIdQuery, head_of, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "PAGES", "call_summary"]
 
 
-class CallsQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallsQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A page of the calls of a process, in the order in which they began."""
 
     first: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
@@ -41,7 +41,7 @@ class CallsPageQuery(CallsQuery, frozen=True, kw_only=True, forbid_unknown_field
     other_id: Annotated[str, Meta(max_length=200)] | None = None
 
 
-class ComparisonQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ComparisonQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Two processes."""
 
     other_id: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -84,7 +84,7 @@ class CallsAnswer(FrozenStruct, frozen=True, kw_only=True):
     """``first`` of the next page."""
 
 
-class CallQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One call."""
 
     number: Annotated[int, Meta(ge=0, le=10_000_000)]
@@ -210,8 +210,8 @@ def _note(call: CallRecord) -> str | None:
 
 
 PAGES = (
-    Page(path="/calls", show=show_calls, query=CallsPageQuery, tab="Calls"),
-    Page(path="/call", show=show_call, query=CallQuery),
+    WebPage(path="/calls", show=show_calls, query=CallsPageQuery, tab="Calls"),
+    WebPage(path="/call", show=show_call, query=CallQuery),
 )
 OPERATIONS = (
     Operation(

@@ -18,8 +18,8 @@ from seekpoint.console.web.acting import (
 from seekpoint.console.web.auth.user_identity import Role
 from seekpoint.console.web.data.board import ListQuery
 from seekpoint.console.web.data.waiting_list import unanswered
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
-from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
+from seekpoint.console.web.routes.process_routes import ProcessIdQuery, tab_page
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ ACTIONS = (
 )
 
 
-async def show_act(visit: Visit, query: ProcessQuery) -> Response:
+async def show_act(visit: Visit, query: ProcessIdQuery) -> Response:
     """Show what can be done with a process as it is now."""
     named_process_key(query.id)
     recoverer = visit.parts.target.recoverer
@@ -88,8 +88,8 @@ async def show_bulk(visit: Visit, query: ListQuery) -> Response:
     )
 
 
-PAGES: tuple[Page, ...] = (
-    Page(path="/act", show=show_act, query=ProcessQuery, tab="Act", role=Role.OPERATOR),
-    Page(path="/bulk", show=show_bulk, query=ListQuery, role=Role.OPERATOR),
+PAGES: tuple[WebPage, ...] = (
+    WebPage(path="/act", show=show_act, query=ProcessIdQuery, tab="Act", role=Role.OPERATOR),
+    WebPage(path="/bulk", show=show_bulk, query=ListQuery, role=Role.OPERATOR),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(action.operation() for action in ACTIONS)

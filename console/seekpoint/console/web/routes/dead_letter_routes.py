@@ -10,7 +10,7 @@ from msgspec import Meta
 from seekpoint.console.services.facts.dead_letter_facts import hex_lines, letter_facts, place_in, readable_part
 from seekpoint.console.web.data.letter_index import LetterHead, head_of
 from seekpoint.console.web.failures import BadRequest
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.wire.partial_entry import PartialEntry
 
@@ -118,8 +118,8 @@ async def _letter(visit: Visit, place: str) -> tuple[DeadLetter, PartialEntry]:
 
 
 PAGES = (
-    Page(path="/dead-letters", show=show_letters, query=LettersQuery, nav="Dead letters"),
-    Page(path="/dead-letter", show=show_letter, query=LetterQuery),
+    WebPage(path="/dead-letters", show=show_letters, query=LettersQuery, nav="Dead letters"),
+    WebPage(path="/dead-letter", show=show_letter, query=LetterQuery),
 )
 OPERATIONS = (
     Operation(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from seekpoint.console.web.data.state_diff import Difference, differences, path_text
+from seekpoint.console.web.data.state_diff import StateDifference, differences, path_text
 from seekpoint.console.web.data.state_sections import BOOKKEEPING
 from seekpoint.console.web.json_texts import short_json
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
-from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
+from seekpoint.console.web.routes.process_routes import ProcessIdQuery, tab_page
 from seekpoint.console.web.routes.time_machine_routes import Seq, moments_of
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
@@ -25,7 +25,7 @@ _DIFFERENCES_MAX = 1_000
 _CHARACTERS_MAX = 2_000
 
 
-class DifferencesQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DifferencesQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Two moments."""
 
     seq: Seq | None = None
@@ -45,7 +45,7 @@ class DifferencesAnswer(FrozenStruct, frozen=True, kw_only=True):
     is_same_content: bool
     """Whether context, conversation, calls and lifecycle are the same, so that the code of an agent sees no difference.
     """
-    differences: list[Difference]
+    differences: list[StateDifference]
     """The first 1,000. ``left`` is of ``process_id``."""
     has_more: bool
     command: str
@@ -84,13 +84,13 @@ async def show_differences(visit: Visit, query: DifferencesQuery) -> Response:
     return await tab_page(visit, "process/differences.html", query.id, query=query, found=found, tables=tables)
 
 
-def _row(one: Difference) -> tuple[str, str, str | None, str | None]:
+def _row(one: StateDifference) -> tuple[str, str, str | None, str | None]:
     left = None if one.what == "added" else short_json(one.left, _CHARACTERS_MAX)
     right = None if one.what == "removed" else short_json(one.right, _CHARACTERS_MAX)
     return path_text(one.path), one.what, left, right
 
 
-PAGES = (Page(path="/differences", show=show_differences, query=DifferencesQuery),)
+PAGES = (WebPage(path="/differences", show=show_differences, query=DifferencesQuery),)
 OPERATIONS = (
     Operation(
         path="/api/differences", summary="Compare two moments of a process, or of two processes.",

@@ -11,16 +11,16 @@ from msgspec.structs import replace
 
 from seekpoint.console.render.entry_lines import entry_facts, entry_row
 from seekpoint.console.web.data.entry_search import (
-    EntryFilter,
     EntryPage,
+    EntrySearch,
     entries_after,
     entries_before,
     offset_of_seq,
 )
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.json_texts import json_lines, shortened
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
-from seekpoint.console.web.routes.process_routes import ProcessQuery, read_history, tab_page
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
+from seekpoint.console.web.routes.process_routes import ProcessIdQuery, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _SUMMARY_CHARACTERS = 300
 _VALUES_MAX = 20
 
 
-class EntriesQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EntriesQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The choice of entries, and where the page begins: at an offset, at a seq, or right before an offset."""
 
     kind: Annotated[tuple[Text, ...], Meta(max_length=_VALUES_MAX)] = ()
@@ -56,9 +56,9 @@ class EntriesQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_field
     """Whether the answer may come before the whole history was read."""
 
     @property
-    def filter(self) -> EntryFilter:
+    def filter(self) -> EntrySearch:
         """Return the filter."""
-        return EntryFilter(
+        return EntrySearch(
             kinds=frozenset(self.kind), not_kinds=frozenset(self.not_kind), epochs=frozenset(self.epoch),
             not_epochs=frozenset(self.not_epoch), texts=self.text, not_texts=self.not_text,
         )  # fmt: skip
@@ -108,7 +108,7 @@ class EntriesAnswer(FrozenStruct, frozen=True, kw_only=True):
     """Whether the search ended early: the next page goes on, or backwards the page before."""
 
 
-class EntryQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EntryQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry."""
 
     offset: Offset
@@ -199,8 +199,8 @@ async def show_entry(visit: Visit, query: EntryQuery) -> Response:
 
 
 PAGES = (
-    Page(path="/entries", show=show_entries, query=EntriesQuery, tab="Entries"),
-    Page(path="/entry", show=show_entry, query=EntryQuery),
+    WebPage(path="/entries", show=show_entries, query=EntriesQuery, tab="Entries"),
+    WebPage(path="/entry", show=show_entry, query=EntryQuery),
 )
 OPERATIONS = (
     Operation(

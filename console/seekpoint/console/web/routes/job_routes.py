@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from seekpoint.console.web.acting.jobs import JobFacts
-from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Visit, WebPage
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ async def show_job(visit: Visit, query: JobQuery) -> Response:
     return visit.parts.templates.page(visit, "jobs/job.html", job=job.facts(), head=head, rows=rows)
 
 
-PAGES = (Page(path="/jobs", show=show_jobs, nav="Jobs"), Page(path="/job", show=show_job, query=JobQuery))
+PAGES = (WebPage(path="/jobs", show=show_jobs, nav="Jobs"), WebPage(path="/job", show=show_job, query=JobQuery))
 OPERATIONS = (
     Operation(path="/api/jobs", summary="List reruns and replays of this console.", call=list_jobs, answer=JobsAnswer),
     Operation(

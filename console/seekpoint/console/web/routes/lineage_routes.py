@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seekpoint.console.web.failures import BadRequest
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
-from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
+from seekpoint.console.web.routes.process_routes import ProcessIdQuery, tab_page
 from seekpoint.producers.history.lineages import Descendant, Parent, lineage_of
 from seekpoint.schemas.bodies import Promoted
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -50,7 +50,7 @@ class LineageAnswer(FrozenStruct, frozen=True, kw_only=True):
     """Into this process, and of this process into the one from which it was forked; the newest 200."""
 
 
-async def get_lineage(visit: Visit, query: ProcessQuery) -> LineageAnswer:
+async def get_lineage(visit: Visit, query: ProcessIdQuery) -> LineageAnswer:
     """Return where a process comes from and what comes from it."""
     named_process_key(query.id)
     board = await visit.parts.board.current()
@@ -87,16 +87,16 @@ def _promotions(histories: Histories, process_id: str) -> list[Promotion]:
     return found
 
 
-async def show_lineage(visit: Visit, query: ProcessQuery) -> Response:
+async def show_lineage(visit: Visit, query: ProcessIdQuery) -> Response:
     """Show the tree."""
     found = await get_lineage(visit, query)
     return await tab_page(visit, "process/lineage.html", query.id, found=found)
 
 
-PAGES = (Page(path="/lineage", show=show_lineage, query=ProcessQuery, tab="Lineage"),)
+PAGES = (WebPage(path="/lineage", show=show_lineage, query=ProcessIdQuery, tab="Lineage"),)
 OPERATIONS = (
     Operation(
         path="/api/lineage", summary="Return the parents, forks, reruns and children of a process, and promotions.",
-        call=get_lineage, query=ProcessQuery, answer=LineageAnswer, raises=(404, 409, 410),
+        call=get_lineage, query=ProcessIdQuery, answer=LineageAnswer, raises=(404, 409, 410),
     ),
 )  # fmt: skip

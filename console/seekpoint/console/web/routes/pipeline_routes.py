@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from seekpoint.console.services.facts.pipeline_facts import Pipeline
+from seekpoint.console.services.facts.pipeline_facts import PipelineFacts
 from seekpoint.console.web.failures import BadRequest
-from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Visit, WebPage
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["OPERATIONS", "PAGES", "pipeline_stream"]
 class PipelineAnswer(FrozenStruct, frozen=True, kw_only=True):
     """The pipeline, as it was read at most two seconds ago."""
 
-    pipeline: Pipeline
+    pipeline: PipelineFacts
     problem: str | None
     """Why it cannot be read now, so that this is what was read before; None: it can."""
 
@@ -65,8 +65,8 @@ def pipeline_stream(parts: ConsoleParts) -> AsyncGenerator[bytes, None]:
 
 
 PAGES = (
-    Page(path="/pipeline", show=show_pipeline, nav="Pipeline"),
-    Page(path="/events/pipeline", show=stream_pipeline),
+    WebPage(path="/pipeline", show=show_pipeline, nav="Pipeline"),
+    WebPage(path="/events/pipeline", show=stream_pipeline),
 )
 OPERATIONS = (
     Operation(

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from seekpoint.console.services.arguments.process_query import SORTS, STATUSES
 from seekpoint.console.web.data.board import ONLY, ListQuery, ProcessList
-from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Visit, WebPage
 
 if TYPE_CHECKING:
     from seekpoint.console.web.parts import ConsoleParts
@@ -74,9 +74,9 @@ def list_stream(parts: ConsoleParts, query: ListQuery) -> AsyncGenerator[bytes, 
 
 
 PAGES = (
-    Page(path="/", show=show_home),
-    Page(path="/processes", show=show_processes, query=ListQuery, nav="Processes"),
-    Page(path="/events/processes", show=stream_processes, query=ListQuery),
+    WebPage(path="/", show=show_home),
+    WebPage(path="/processes", show=show_processes, query=ListQuery, nav="Processes"),
+    WebPage(path="/events/processes", show=stream_processes, query=ListQuery),
 )
 OPERATIONS = (
     Operation(

@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 
 from seekpoint.console.render.states import state_facts, state_lines
 from seekpoint.console.web.data.board import ProcessRow
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.process_ids import named_process_key
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.histories import ProcessHistory
     from seekpoint.console.web.data.history_streams import HistoryProgress
 
-__all__ = ["OPERATIONS", "PAGES", "ProcessQuery", "head_of", "quick_head", "read_history", "tab_page"]
+__all__ = ["OPERATIONS", "PAGES", "ProcessIdQuery", "head_of", "quick_head", "read_history", "tab_page"]
 
 
-class ProcessQuery(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProcessIdQuery(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The process that a tab shows."""
 
     id: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -115,13 +115,13 @@ class StateAnswer(FrozenStruct, frozen=True, kw_only=True):
     state: dict[str, Any]
 
 
-async def show_state(visit: Visit, query: ProcessQuery) -> Response:
+async def show_state(visit: Visit, query: ProcessIdQuery) -> Response:
     """Show the present state."""
     lines = state_lines(await _state(visit, query.id))
     return await tab_page(visit, "process/state.html", query.id, lines=lines)
 
 
-async def get_state(visit: Visit, query: ProcessQuery) -> StateAnswer:
+async def get_state(visit: Visit, query: ProcessIdQuery) -> StateAnswer:
     """Return the present state."""
     return StateAnswer(process_id=query.id, state=await _state(visit, query.id))
 
@@ -132,7 +132,7 @@ async def _state(visit: Visit, process_id: str) -> dict[str, Any]:
     return state_facts(process_id, await visit.parts.in_thread(lambda: recoverer.recover(process_id)))
 
 
-async def stream_process(visit: Visit, query: ProcessQuery) -> Response:
+async def stream_process(visit: Visit, query: ProcessIdQuery) -> Response:
     """Tell how much of the history was read, and how the process stands, now and after each change."""
     named_process_key(query.id)
     parts = visit.parts
@@ -147,22 +147,22 @@ async def stream_process(visit: Visit, query: ProcessQuery) -> Response:
     return StreamingResponse(parts.history_streams.follow(query.id, render), media_type="text/event-stream")
 
 
-async def get_process(visit: Visit, query: ProcessQuery) -> ProcessRow:
+async def get_process(visit: Visit, query: ProcessIdQuery) -> ProcessRow:
     """Return one process of the list."""
     return await head_of(visit, query.id)
 
 
 PAGES = (
-    Page(path="/process", show=show_state, query=ProcessQuery, tab="State"),
-    Page(path="/events/process", show=stream_process, query=ProcessQuery),
+    WebPage(path="/process", show=show_state, query=ProcessIdQuery, tab="State"),
+    WebPage(path="/events/process", show=stream_process, query=ProcessIdQuery),
 )
 OPERATIONS = (
     Operation(
-        path="/api/process", summary="Say how a process stands.", call=get_process, query=ProcessQuery,
+        path="/api/process", summary="Say how a process stands.", call=get_process, query=ProcessIdQuery,
         answer=ProcessRow, raises=(404, 409, 410),
     ),
     Operation(
-        path="/api/state", summary="Recover the state of a process.", call=get_state, query=ProcessQuery,
+        path="/api/state", summary="Recover the state of a process.", call=get_state, query=ProcessIdQuery,
         answer=StateAnswer, raises=(404, 409, 410),
     ),
 )  # fmt: skip

@@ -12,9 +12,9 @@ from seekpoint.console.render.entry_lines import entry_facts, entry_row
 from seekpoint.console.web.formats import moment
 from seekpoint.console.web.json_texts import json_lines, shortened
 from seekpoint.console.web.markdown_text import markdown_html
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
 from seekpoint.console.web.routes.call_routes import CallSummary, call_summary
-from seekpoint.console.web.routes.process_routes import ProcessQuery, read_history, tab_page
+from seekpoint.console.web.routes.process_routes import ProcessIdQuery, read_history, tab_page
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
@@ -30,7 +30,7 @@ _TEXT_MAX = 20_000
 _LINES_MAX = 200
 
 
-class StoryQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoryQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A page of the story of a process."""
 
     first: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
@@ -140,7 +140,7 @@ def _lines(value: Any) -> list[str]:
     return [shortened(line, 1_000) for line in lines]
 
 
-PAGES = (Page(path="/story", show=show_story, query=StoryQuery, tab="Story"),)
+PAGES = (WebPage(path="/story", show=show_story, query=StoryQuery, tab="Story"),)
 OPERATIONS = (
     Operation(
         path="/api/story", summary="Tell the messages, calls and events of a process.", call=list_story,

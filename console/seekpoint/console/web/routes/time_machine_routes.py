@@ -12,13 +12,13 @@ from msgspec import Meta
 from seekpoint.console.render.entry_lines import entry_facts, entry_row
 from seekpoint.console.web.data.fixture_text import fixture_text
 from seekpoint.console.web.data.refold import Refold, refold
-from seekpoint.console.web.data.state_diff import Difference, differences, state_tree
+from seekpoint.console.web.data.state_diff import StateDifference, differences, state_tree
 from seekpoint.console.web.data.state_sections import state_json
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.formats import moment as time_text
 from seekpoint.console.web.json_texts import shortened
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
-from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
+from seekpoint.console.web.routes.process_routes import ProcessIdQuery, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.process_ids import named_process_key
 
@@ -38,7 +38,7 @@ _TEXT_CHARACTERS_MAX = 1_048_576
 _SUMMARY_CHARACTERS = 300
 
 
-class MomentQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MomentQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A moment of a process."""
 
     seq: Seq | None = None
@@ -74,7 +74,7 @@ class MomentAnswer(FrozenStruct, frozen=True, kw_only=True):
     """Of the newest entry, by its writer's clock."""
     entries: list[MomentEntry]
     """Those since the seq before, the newest 100. The last one has the seq."""
-    changes: list[Difference]
+    changes: list[StateDifference]
     """What differs from the state after the seq before, the first 500."""
     has_more_changes: bool
     state: dict[str, Any]
@@ -197,7 +197,7 @@ async def get_fixture(visit: Visit, query: MomentQuery) -> FixtureAnswer:
 
 
 # --- verification -----------------------------------------------------------------------------------------------------
-async def verify_states(visit: Visit, query: ProcessQuery) -> Refold:
+async def verify_states(visit: Visit, query: ProcessIdQuery) -> Refold:
     """Compare every stored state of a process with a fold of its log."""
     moments, target = moments_of(visit, query.id), visit.parts.target
     if not visit.parts.moments.verifying.acquire(blocking=False):
@@ -209,7 +209,7 @@ async def verify_states(visit: Visit, query: ProcessQuery) -> Refold:
         visit.parts.moments.verifying.release()
 
 
-PAGES = (Page(path="/time-machine", show=show_moment, query=MomentQuery, tab="Time machine"),)
+PAGES = (WebPage(path="/time-machine", show=show_moment, query=MomentQuery, tab="Time machine"),)
 OPERATIONS = (
     Operation(
         path="/api/moment", summary="Return the state of a process after a seq, and what changed there.",
@@ -221,6 +221,6 @@ OPERATIONS = (
     ),
     Operation(
         path="/api/verification", summary="Compare the stored states of a process with a fold of its log.",
-        call=verify_states, query=ProcessQuery, answer=Refold, raises=(404, 409, 410),
+        call=verify_states, query=ProcessIdQuery, answer=Refold, raises=(404, 409, 410),
     ),
 )  # fmt: skip

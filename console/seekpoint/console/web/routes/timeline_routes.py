@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from seekpoint.console.web.data.timeline import WAITS, Band, Bar, Gap, Timeline, bars_of, branch_of
+from seekpoint.console.web.data.timeline import WAITS, Band, Bar, IdleGap, Timeline, bars_of, branch_of
 from seekpoint.console.web.json_texts import short_json
-from seekpoint.console.web.route_declarations import Operation, Page, Visit
+from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
 from seekpoint.console.web.routes.call_routes import call_summary
-from seekpoint.console.web.routes.process_routes import ProcessQuery, read_history, tab_page
+from seekpoint.console.web.routes.process_routes import ProcessIdQuery, read_history, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _WINDOW_AHEAD = 50
 """Calls beyond a window that are read first, since later entries may tell of earlier times."""
 
 
-class TimelineQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TimelineQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A window of the rows, in the order of time."""
 
     first: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
@@ -75,7 +75,7 @@ class TimelineAnswer(FrozenStruct, frozen=True, kw_only=True):
     end_us: int
     rows: list[TimelineRow]
     bands: list[Band]
-    gaps: list[Gap]
+    gaps: list[IdleGap]
 
 
 async def get_timeline(visit: Visit, query: TimelineQuery) -> TimelineAnswer:
@@ -87,7 +87,7 @@ async def get_timeline(visit: Visit, query: TimelineQuery) -> TimelineAnswer:
     return await visit.parts.in_thread(lambda: _window(history, query))
 
 
-async def show_timeline(visit: Visit, query: ProcessQuery) -> Response:
+async def show_timeline(visit: Visit, query: ProcessIdQuery) -> Response:
     """Show the frame of the timeline. A process that does not exist is an error already here."""
     history = await read_history(visit, query.id, lambda one: len(one.index.marks) > 0, partial=True)
     return await tab_page(visit, "process/timeline.html", query.id, history=history)
@@ -136,7 +136,7 @@ def _fenced_row(row: int, mark: EntryMark) -> TimelineRow:
     )  # fmt: skip
 
 
-def _behind(timeline: Timeline, rows: list[TimelineRow]) -> tuple[list[Band], list[Gap]]:
+def _behind(timeline: Timeline, rows: list[TimelineRow]) -> tuple[list[Band], list[IdleGap]]:
     """Return the bands and gaps in the time of the rows."""
     if not rows:
         return [], []
@@ -150,7 +150,7 @@ def _behind(timeline: Timeline, rows: list[TimelineRow]) -> tuple[list[Band], li
     return bands, gaps
 
 
-PAGES = (Page(path="/timeline", show=show_timeline, query=ProcessQuery, tab="Timeline"),)
+PAGES = (WebPage(path="/timeline", show=show_timeline, query=ProcessIdQuery, tab="Timeline"),)
 OPERATIONS = (
     Operation(
         path="/api/timeline", summary="Return a window of the timeline of a process.", call=get_timeline,

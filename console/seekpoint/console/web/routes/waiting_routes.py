@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from seekpoint.console.web.acting.gate_actions import gate_facts
-from seekpoint.console.web.data.waiting_list import Waiting, waiting_in
+from seekpoint.console.web.data.waiting_list import WaitingList, waiting_in
 from seekpoint.console.web.formats import moment
 from seekpoint.console.web.json_texts import json_lines
-from seekpoint.console.web.route_declarations import NoQuery, Operation, Page, Visit
-from seekpoint.console.web.routes.process_routes import ProcessQuery, tab_page
+from seekpoint.console.web.route_declarations import NoQuery, Operation, Visit, WebPage
+from seekpoint.console.web.routes.process_routes import ProcessIdQuery, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.process_ids import named_process_key
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "PAGES"]
 
 
-class KeyQuery(ProcessQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeyQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A gate or an effect of a process."""
 
     key: Annotated[str, Meta(min_length=1, max_length=1_000)]
 
 
-class GateAnswer(FrozenStruct, frozen=True, kw_only=True):
+class GateQuestion(FrozenStruct, frozen=True, kw_only=True):
     """The question of an open gate."""
 
     process_id: str
@@ -46,17 +46,17 @@ class EffectAnswer(FrozenStruct, frozen=True, kw_only=True):
     epoch: int
 
 
-async def list_waiting(visit: Visit, query: NoQuery) -> Waiting:
+async def list_waiting(visit: Visit, query: NoQuery) -> WaitingList:
     """Return what waits for a person."""
     board = await visit.parts.board.current()
     return await visit.parts.in_thread(waiting_in, visit.parts.target, list(board.summaries.values()))
 
 
-async def get_gate(visit: Visit, query: KeyQuery) -> GateAnswer:
+async def get_gate(visit: Visit, query: KeyQuery) -> GateQuestion:
     """Return the question of an open gate."""
     named_process_key(query.id)
     facts = await visit.parts.in_thread(gate_facts, visit.parts.target, query.id, query.key)
-    return GateAnswer(process_id=query.id, gate=facts)
+    return GateQuestion(process_id=query.id, gate=facts)
 
 
 async def get_effect(visit: Visit, query: KeyQuery) -> EffectAnswer:
@@ -137,18 +137,18 @@ def _lines(text: str | None) -> list[str]:
 
 
 PAGES = (
-    Page(path="/waiting", show=show_waiting, nav="Waiting"),
-    Page(path="/gate", show=show_gate, query=KeyQuery),
-    Page(path="/effect", show=show_effect, query=KeyQuery),
+    WebPage(path="/waiting", show=show_waiting, nav="Waiting"),
+    WebPage(path="/gate", show=show_gate, query=KeyQuery),
+    WebPage(path="/effect", show=show_effect, query=KeyQuery),
 )
 OPERATIONS = (
     Operation(
-        path="/api/waiting", summary="List open gates and effects in doubt.", call=list_waiting, answer=Waiting,
+        path="/api/waiting", summary="List open gates and effects in doubt.", call=list_waiting, answer=WaitingList,
         raises=(409, 410),
     ),
     Operation(
         path="/api/gate", summary="Return the question of an open gate.", call=get_gate, query=KeyQuery,
-        answer=GateAnswer, raises=(404, 409, 410),
+        answer=GateQuestion, raises=(404, 409, 410),
     ),
     Operation(
         path="/api/effect", summary="Return an effect with the evidence about it.", call=get_effect, query=KeyQuery,
