@@ -223,7 +223,9 @@ def test_what_is_appended_while_an_answer_is_under_way_shows(browser: Browser, g
     browser.script("""
         const real = window.fetch, opened = new Promise((resolve) => { window.openGate = resolve; });
         window.held = 0;
-        window.fetch = async (...given) => { const found = await real(...given); window.held += 1; await opened; return found; };
+        window.fetch = async (...given) => {
+            const found = await real(...given); window.held += 1; await opened; return found;
+        };
         """)
     append(17)
     browser.until(lambda: "seq\n17" in browser.text("#head") and browser.script("return window.held"))
