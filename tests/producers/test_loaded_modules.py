@@ -56,7 +56,7 @@ NOT_LOADED = (
     f"{DURABLE}.replay.replayed_content",
     f"{DURABLE}.replay.write_buffer",
     f"{DURABLE}.steps.rates",
-    f"{DURABLE}.steps.schedules",
+    f"{DURABLE}.steps.cron_schedules",
     f"{DURABLE}.waits.child_runs",
     f"{DURABLE}.waits.gate_answers",
 )

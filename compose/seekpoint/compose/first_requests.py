@@ -25,7 +25,7 @@ _ANSWER_BYTES_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _FirstRequest:
     """A request in a version without tagged fields. Its answer: an id, the throttle time, the error code, more."""
 
     api: int
@@ -33,9 +33,9 @@ class _Request:
     body: bytes
 
 
-_PRODUCER_IDS = _Request(_INIT_PRODUCER_ID, 0, struct.pack(">hi", -1, _TRANSACTION_TIMEOUT_MS))
+_PRODUCER_IDS = _FirstRequest(_INIT_PRODUCER_ID, 0, struct.pack(">hi", -1, _TRANSACTION_TIMEOUT_MS))
 _COORDINATORS = tuple(
-    _Request(_FIND_COORDINATOR, 1, struct.pack(">h", len(_KEY)) + _KEY + struct.pack(">b", kind))
+    _FirstRequest(_FIND_COORDINATOR, 1, struct.pack(">h", len(_KEY)) + _KEY + struct.pack(">b", kind))
     for kind in (_GROUP, _TRANSACTION)
 )
 
@@ -50,7 +50,7 @@ def ask_for_coordinators(port: int) -> bool:
     return _ask_until_ready(port, _COORDINATORS)
 
 
-def _ask_until_ready(port: int, requests: tuple[_Request, ...]) -> bool:
+def _ask_until_ready(port: int, requests: tuple[_FirstRequest, ...]) -> bool:
     deadline = time.monotonic() + _TIMEOUT_S
     try:
         with socket.create_connection(("127.0.0.1", port), _TIMEOUT_S) as connection:
@@ -63,7 +63,7 @@ def _ask_until_ready(port: int, requests: tuple[_Request, ...]) -> bool:
     return True
 
 
-def _error_code(connection: socket.socket, request: _Request) -> int:
+def _error_code(connection: socket.socket, request: _FirstRequest) -> int:
     header = struct.pack(">hhih", request.api, request.version, 0, len(_CLIENT_ID)) + _CLIENT_ID
     connection.sendall(struct.pack(">i", len(header) + len(request.body)) + header + request.body)
     (size,) = struct.unpack(">i", _read(connection, 4))

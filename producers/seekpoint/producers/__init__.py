@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.shared_writing.append_request import Appended
     from seekpoint.producers.shared_writing.shared_process import SharedProcess
     from seekpoint.producers.sync import SyncClient, SyncNode, SyncProcess
-    from seekpoint.producers.worker.worker import Worker
+    from seekpoint.producers.worker.agent_worker import Worker
 else:  # loaded at first use
     __getattr__, __dir__ = late_names(
         __name__,
@@ -99,7 +99,7 @@ else:  # loaded at first use
             "SyncNode": "seekpoint.producers.sync",
             "SyncProcess": "seekpoint.producers.sync",
             "Usage": "seekpoint.producers.durable.decisions.usage",
-            "Worker": "seekpoint.producers.worker.worker",
+            "Worker": "seekpoint.producers.worker.agent_worker",
             "check_replay": "seekpoint.producers.replay_checking",
             "connectors": "seekpoint.producers.durable.effects.connectors",
             "register_failure": "seekpoint.producers.durable.failures.failure_classes",

@@ -201,7 +201,7 @@ class _Run(FrozenStruct, frozen=True):
         if cancellation.accept() and (cancellation.is_complete or not cancellation.needs_replay):
             raise cancellation.error()
         if retry_failed and not cancellation.is_accepted:
-            from seekpoint.producers.durable.failures.redrive import set_aside
+            from seekpoint.producers.durable.failures.redriven_calls import set_aside
 
             await set_aside(self.durable, retry_failed)
         try:

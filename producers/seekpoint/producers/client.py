@@ -21,7 +21,7 @@ from seekpoint.consumers import Recovered, Recovery
 from seekpoint.producers.attachment_reads import AttachmentReads
 from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
-from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
+from seekpoint.producers.durable.steps.cron_schedules import firing_id, moment_text
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.producers.node_calls.control_calls import ControlCalls

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from replay_topics import filled, staging
-from seekpoint.consumers.staging.copy.headers import Origin
+from seekpoint.consumers.staging.copy.headers import ReplayOrigin
 from seekpoint.consumers.staging.copy.memory_topic import StoredMessage
 from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas.errors import ReplayMismatch
@@ -72,7 +72,7 @@ def test_records_of_other_producers_are_not_counted() -> None:
     source, other = filled(), list[int]()
     Replay(source, target).run(lambda stats, ranges: other.append(target.append(1, b"other", b"meanwhile")))
     assert other
-    assert len([record for record in target.records() if Origin.from_headers(record.headers())]) == 40
+    assert len([record for record in target.records() if ReplayOrigin.from_headers(record.headers())]) == 40
 
 
 def test_the_offset_map_names_the_new_offset_of_each_record(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_offset_map_names_the_new_offset_of_each_record(tmp_path: Path) -> N
     }
     expected = {}
     for record in target.records():
-        origin = Origin.from_headers(record.headers())
+        origin = ReplayOrigin.from_headers(record.headers())
         if origin is not None:
             expected[origin.partition, origin.offset] = record.partition(), record.offset()
     assert unfolded == expected

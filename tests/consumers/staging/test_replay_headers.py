@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seekpoint.consumers.staging.copy.headers import HeaderRules, Origin, Provenance
+from seekpoint.consumers.staging.copy.headers import HeaderRules, Provenance, ReplayOrigin
 from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.copy.partitioning import Partitioner, Partitions, choose_partitioner
 from seekpoint.consumers.staging.staging_replay import Replay
@@ -47,13 +47,15 @@ def test_an_origin_is_parsed_from_its_headers(partition: int, offset: int, stamp
         ("seekpoint-replay-timestamp", b"%d" % stamp),
         ("seekpoint-replay-path", ",".join(path).encode()),
     ]
-    assert Origin.from_headers(headers) == Origin("job-1", "prod/orders", partition, offset, stamp, tuple(path), False)
+    assert ReplayOrigin.from_headers(headers) == ReplayOrigin(
+        "job-1", "prod/orders", partition, offset, stamp, tuple(path), False
+    )
 
 
 @pytest.mark.parametrize("headers", [None, [], [("a", b"1")], [("seekpoint-replay-job", b"x")]])
 def test_headers_without_a_valid_origin_are_ignored(headers: list[tuple[str, bytes]] | None) -> None:
     """Invalid replay headers are ignored too."""
-    assert Origin.from_headers(headers) is None
+    assert ReplayOrigin.from_headers(headers) is None
 
 
 def chained(*topics: MemoryTopic) -> None:
@@ -79,7 +81,7 @@ def test_a_chain_without_a_loop_is_replayed() -> None:
     a.append(0, b"k", b"v", 5, [("mine", b"1")])
     chained(a, b, c)
     [record] = c.records()
-    origin = Origin.from_headers(record.headers())
+    origin = ReplayOrigin.from_headers(record.headers())
     assert origin is not None
     assert (origin.path, origin.source) == (("k/a",), "k/b")
     assert (record.headers() or [])[0] == ("mine", b"1")

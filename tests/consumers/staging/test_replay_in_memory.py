@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from histories import Step, steps, write_history
 from owners import Owner
 from replay_topics import assert_equal, filled, folded, journal, prod, seen, staging
-from seekpoint.consumers.staging.copy.headers import Origin
+from seekpoint.consumers.staging.copy.headers import ReplayOrigin
 from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.copy.pace import Pace
 from seekpoint.consumers.staging.copy.selection import Selection
@@ -39,7 +39,7 @@ def test_a_copy_equals_the_source() -> None:
     assert_equal(source, target)
     assert (report.replayed, report.sent, report.read, report.checked, report.complete) == (40, 40, 40, True, True)
     for before, after in zip(source.records(), target.records(), strict=True):
-        origin = Origin.from_headers(after.headers())
+        origin = ReplayOrigin.from_headers(after.headers())
         assert origin is not None
         expected = ("job-1", "prod/memory.journal", before.partition(), before.offset(), before.timestamp()[1])
         assert origin[:5] == expected
@@ -56,13 +56,13 @@ def test_another_number_of_partitions_assigns_records_by_key() -> None:
     source, target = filled(partitions=4), staging(3)
     Replay(source, target).run()
     for record in target.records():
-        origin = Origin.from_headers(record.headers())
+        origin = ReplayOrigin.from_headers(record.headers())
         assert origin is not None
         key = record.key()
         assert record.partition() == (origin.partition % 3 if key is None else partition_of(key, 3))
     for partition in range(4):
         sent = [seen(each)[1:] for each in source.records(partition)]
-        found = [(Origin.from_headers(each.headers()), seen(each)[1:]) for each in target.records()]
+        found = [(ReplayOrigin.from_headers(each.headers()), seen(each)[1:]) for each in target.records()]
         of_it = sorted((o.offset, s) for o, s in found if o is not None and o.partition == partition)
         assert [record for _, record in of_it] == sent
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from agent_programs import until
 from seekpoint.compose import LocalCluster
 from seekpoint.consumers.staging import Pace, Plan, Replay, Selection
-from seekpoint.consumers.staging.copy.headers import Origin
+from seekpoint.consumers.staging.copy.headers import ReplayOrigin
 from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.kafka_replay import AUDIT_TOPIC, KafkaTopic
 from seekpoint.schemas.errors import JournalUnavailable, ReplayRefused
@@ -218,7 +218,7 @@ def test_a_replay_killed_at_random_moments_completes(
     assert report["replayed"] == 40_000
     found = world.read(target)
     assert len(found) == 40_000
-    origins = [Origin.from_headers(row[5]) for row in found]
+    origins = [ReplayOrigin.from_headers(row[5]) for row in found]
     assert len({(origin.partition, origin.offset) for origin in origins if origin is not None}) == 40_000
     again = world.run(*arguments)
     assert again.returncode == 4

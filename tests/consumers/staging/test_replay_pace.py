@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seekpoint.consumers.staging.copy.merge import QUEUE_RECORDS_MAX, TimestampMerge
-from seekpoint.consumers.staging.copy.pace import Lateness, Pace, Schedule
+from seekpoint.consumers.staging.copy.pace import DueTimes, Lateness, Pace
 from seekpoint.schemas.errors import InvalidSetting
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1), st.floats(0.1, 100), st.floats(0, 1e6))
 def test_nothing_drifts(stamps: list[int], speed: float, anchor: float) -> None:
     """Each record is due at its distance from the first, and never before an earlier one."""
-    schedule = Schedule(Pace(speed=speed))
+    due_times = DueTimes(Pace(speed=speed))
     newest, now = stamps[0], anchor
     for stamp in stamps:
-        due = schedule.due(now, stamp)
+        due = due_times.due(now, stamp)
         newest = max(newest, stamp)
         assert due == pytest.approx(anchor + (newest - stamps[0]) / 1000 / speed)
         now = due + 5.0  # whoever sends is always five seconds late
@@ -27,18 +27,18 @@ def test_nothing_drifts(stamps: list[int], speed: float, anchor: float) -> None:
 
 def test_a_fixed_rate_has_one_anchor() -> None:
     """At 1,000 per second, the record after a thousand others is due a second after the first."""
-    schedule = Schedule(Pace(rate=1000))
-    dues = [schedule.due(7.0 + number, 0) for number in range(1001)]
+    due_times = DueTimes(Pace(rate=1000))
+    dues = [due_times.due(7.0 + number, 0) for number in range(1001)]
     assert dues[0] == 7.0
     assert dues[1000] == pytest.approx(8.0)
 
 
 def test_a_pause_moves_all_later_due_times() -> None:
     """A pause makes no record late."""
-    schedule = Schedule(Pace(speed=1))
-    assert schedule.due(1.0, 1_000) == 1.0
-    schedule.shift(30.0)
-    assert schedule.due(32.0, 2_000) == 32.0
+    due_times = DueTimes(Pace(speed=1))
+    assert due_times.due(1.0, 1_000) == 1.0
+    due_times.shift(30.0)
+    assert due_times.due(32.0, 2_000) == 32.0
 
 
 @pytest.mark.parametrize("wrong", [{"speed": 0}, {"speed": -1}, {"rate": math.inf}, {"speed": 1, "rate": 1}])

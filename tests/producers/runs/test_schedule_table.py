@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seekpoint.producers import Node, Shared
-from seekpoint.producers.durable.steps.schedules import Schedule
+from seekpoint.producers.durable.steps.cron_schedules import Schedule
 from seekpoint.producers.runs.schedule_table import TABLE_NAME, ScheduleTable, change_table
 from seekpoint.schemas.errors import Refused
 

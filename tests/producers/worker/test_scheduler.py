@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lost_workers import vanish
 from seekpoint.producers import Agent, Client, Process, VirtualClock, Worker, agent
 from seekpoint.producers.durable.call_results import Versioned
-from seekpoint.producers.durable.steps.schedules import Schedule, firing_id
+from seekpoint.producers.durable.steps.cron_schedules import Schedule, firing_id
 from seekpoint.producers.runs.schedule_table import ScheduleTable
 from seekpoint.producers.worker.scheduler import Scheduler, scheduled_run
 from seekpoint.schemas import MemoryLog

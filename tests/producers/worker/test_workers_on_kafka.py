@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seekpoint.producers import Client, Node, Process, Worker, agent
-from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
+from seekpoint.producers.durable.steps.cron_schedules import firing_id, moment_text
 from seekpoint.producers.runs.schedule_table import TABLE_NAME, ScheduleTable
 from seekpoint.schemas.config.settings import Settings
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent_programs import decode, read_records
 from seekpoint.producers import Client
-from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
+from seekpoint.producers.durable.steps.cron_schedules import firing_id, moment_text
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import ResultTimeout
 from waiting_kills import Waits, dead_in, replace_dead, told, waiting_workers

@@ -75,7 +75,7 @@ class HealthPort:
             "/metrics": lambda: (200, "text/plain; version=0.0.4; charset=utf-8", generate_latest(registry)),
         }
         try:
-            self._server = _Server((host, port), _handler(pages))
+            self._server = _HealthServer((host, port), _handler(pages))
         except (OSError, OverflowError) as exc:
             raise InvalidSetting(
                 f"the health port cannot be used: {exc}",
@@ -115,7 +115,7 @@ class _MetricsCollector:
         self.collect = families
 
 
-class _Server(ThreadingHTTPServer):
+class _HealthServer(ThreadingHTTPServer):
     """A server with one thread per connection and a limit on connections."""
 
     daemon_threads = True
@@ -154,7 +154,7 @@ def _shut_down(connection: socket.socket) -> None:
         return
 
 
-class _Request(io.RawIOBase):
+class _RequestBytes(io.RawIOBase):
     """The bytes of a request. Raises ``TimeoutError``, which ends the request, beyond the time or size limit."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -184,7 +184,7 @@ def _handler(pages: dict[str, Callable[[], tuple[int, str, bytes]]]) -> type[Bas
         def setup(self) -> None:
             super().setup()
             self.rfile.close()
-            self.rfile = io.BufferedReader(_Request(self.connection))
+            self.rfile = io.BufferedReader(_RequestBytes(self.connection))
 
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])

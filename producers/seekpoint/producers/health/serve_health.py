@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.heartbeats.health_port import HealthPort
     from seekpoint.producers.health.parts_health import PartsHealth
     from seekpoint.producers.sync import SyncNode
-    from seekpoint.producers.worker.worker import Worker
+    from seekpoint.producers.worker.agent_worker import Worker
 
 __all__ = ["HealthServer", "serve_health"]
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from seekpoint.producers.durable.call_results import Versioned
-from seekpoint.producers.durable.steps.schedules import Schedule, moment_text
+from seekpoint.producers.durable.steps.cron_schedules import Schedule, moment_text
 from seekpoint.schemas.errors import InvalidSetting, Refused, VersionConflict
 from seekpoint.schemas.frozen_struct import FrozenStruct
 

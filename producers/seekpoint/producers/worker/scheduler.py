@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from seekpoint.producers.durable.session import SharedValue
-from seekpoint.producers.durable.steps.schedules import PLANNED_MAX, Schedule, firing_id, moment_text
+from seekpoint.producers.durable.steps.cron_schedules import PLANNED_MAX, Schedule, firing_id, moment_text
 from seekpoint.producers.runs.schedule_table import ScheduleTable
 from seekpoint.schemas.errors import SeekpointError, VersionConflict
 from seekpoint.schemas.log.submissions import SubmissionRecord

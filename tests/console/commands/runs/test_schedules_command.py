@@ -8,7 +8,7 @@ import pytest
 
 from console_on_memory import on
 from seekpoint.producers import Client, Node
-from seekpoint.producers.durable.steps.schedules import Schedule
+from seekpoint.producers.durable.steps.cron_schedules import Schedule
 from seekpoint.producers.runs.schedule_table import TABLE_NAME, ScheduleTable
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.log.submissions import decode_submission

@@ -18,7 +18,7 @@ from seekpoint.consumers.staging.capture.capture_file import META, CaptureFile
 from seekpoint.consumers.staging.capture.capture_rows import SCHEMA
 from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
 from seekpoint.consumers.staging.capture.process_file import ProcessFile
-from seekpoint.consumers.staging.copy.headers import Origin
+from seekpoint.consumers.staging.copy.headers import ReplayOrigin
 from seekpoint.consumers.staging.replay_ports import ReplayTopicFacts
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.wire.avro_primitives import put_long
@@ -197,7 +197,7 @@ def test_a_record_too_large_to_be_read_back_is_refused(tmp_path: Path) -> None:
         tmp_path / "x.capture", ReplayTopicFacts(cluster_id="c", topic="t", topic_id="i", partitions=1)
     )
     sender = target.sender(linger_ms=0)
-    origin = Origin("job", "c/t", 0, 7, 5).headers()
+    origin = ReplayOrigin("job", "c/t", 0, 7, 5).headers()
     with pytest.raises(ReplayRefused, match="too large for a capture"):
         sender.produce(b"\0" * (32 * 1_048_576 + 1), b"k", 0, lambda *_: None, 5, origin)
     sender.produce(b"\0" * (32 * 1_048_576), b"k", 0, lambda *_: None, 5, origin)

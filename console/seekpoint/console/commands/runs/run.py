@@ -142,7 +142,7 @@ async def _run(
 
 
 async def _advice(node: Node, process_id: str, error: Exception) -> str:
-    from seekpoint.producers.durable.failures.redrive import next_action
+    from seekpoint.producers.durable.failures.redriven_calls import next_action
     from seekpoint.schemas.errors import SeekpointError
 
     try:

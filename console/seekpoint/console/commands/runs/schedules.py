@@ -85,6 +85,6 @@ def _row(facts: dict[str, Any]) -> list[object]:
 
 
 def _text(moment: datetime) -> str:
-    from seekpoint.producers.durable.steps.schedules import moment_text
+    from seekpoint.producers.durable.steps.cron_schedules import moment_text
 
     return moment_text(moment)

@@ -10,7 +10,7 @@ from typing import Any
 from seekpoint.consumers.staging.capture.capture_file import META, CaptureFile, CaptureRangeReader, message_of
 from seekpoint.consumers.staging.capture.capture_rows import RECORD_BYTES_MAX, SCHEMA
 from seekpoint.consumers.staging.capture.new_file import NewFile, refuse_existing
-from seekpoint.consumers.staging.copy.headers import Origin, without_replay_headers
+from seekpoint.consumers.staging.copy.headers import ReplayOrigin, without_replay_headers
 from seekpoint.consumers.staging.copy.memory_topic import StoredMessage
 from seekpoint.consumers.staging.copy.senders import ImmediateSender
 from seekpoint.consumers.staging.replay_ports import OffsetRange, OnDelivery, ReplayTopicFacts
@@ -101,7 +101,7 @@ def _with_origins(capture: CaptureFile, job: str) -> Iterator[StoredMessage]:
         each = message_of(row)
         stamp = each.timestamp()[1]
         position = row["source_partition"], row["source_offset"]
-        origin = Origin(job, f"{facts.cluster_id}/{facts.topic}", *position, stamp)
+        origin = ReplayOrigin(job, f"{facts.cluster_id}/{facts.topic}", *position, stamp)
         headers = [*(each.headers() or ()), *origin.headers()]
         yield StoredMessage(each.partition(), each.offset(), each.key(), each.value(), stamp, headers)
 
@@ -127,7 +127,7 @@ class CaptureSender(ImmediateSender):
         headers: Any,
     ) -> None:
         """Write one record with its coordinates. Raises ``ReplayRefused`` if it is too large to be read back."""
-        origin = Origin.from_headers(headers)
+        origin = ReplayOrigin.from_headers(headers)
         assert origin is not None  # a replay adds it to every record
         headers_left = [{"name": name, "value": text} for name, text in without_replay_headers(headers)]
         if len(value or b"") > RECORD_BYTES_MAX:

@@ -12,7 +12,7 @@ from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.consumers.recovery.process_history import Logged
 from seekpoint.consumers.staging.capture.capture_file import CaptureFile
 from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
-from seekpoint.consumers.staging.copy.headers import Origin
+from seekpoint.consumers.staging.copy.headers import ReplayOrigin
 from seekpoint.consumers.staging.replay_ports import ReplayTopicFacts
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
@@ -59,7 +59,7 @@ class ProcessFile:
                 for record in batch.records:
                     _check_first(log, record, count, low)
                     position = record.partition, record.offset, record.timestamp_ms
-                    headers = Origin("export", f"/{facts.topic}", *position).headers()
+                    headers = ReplayOrigin("export", f"/{facts.topic}", *position).headers()
                     sender.produce(record.value, record.key, partition, _ignore, record.timestamp_ms, headers)
                     count += 1
             _check_any(log, process_id, partition, count, low)

@@ -12,7 +12,7 @@ from seekpoint.consumers.staging.copy.ack_windows import AckWindows
 from seekpoint.consumers.staging.copy.copy_stats import CopyStats, Settled
 from seekpoint.consumers.staging.copy.headers import OFFSET, TIMESTAMP, HeaderRules, Provenance
 from seekpoint.consumers.staging.copy.merge import MergedReader
-from seekpoint.consumers.staging.copy.pace import Pace, Schedule
+from seekpoint.consumers.staging.copy.pace import DueTimes, Pace
 from seekpoint.consumers.staging.copy.partitioning import Partitioner
 from seekpoint.consumers.staging.copy.tallies import MASK, NO_KEY, NO_VALUE, record_sum
 from seekpoint.consumers.staging.copy.transform import Transform
@@ -72,7 +72,7 @@ class Copier:
         self._windows = AckWindows(self.stats, tail, on_settled)
         self._on_progress = on_progress
         self._silence_max_s = silence_max_s
-        self._schedule = Schedule(self._pace)
+        self._due_times = DueTimes(self._pace)
         self._progress_at = 0.0
         self._constants = {p: (provenance.job_header, provenance.source_header(p)) for p in self._stops}
 
@@ -230,7 +230,7 @@ class Copier:
     def _send_paced(self, message: ReplayMessage) -> None:
         """Send a record when it is due."""
         stats = self.stats
-        due = self._schedule.due(time.monotonic(), message.timestamp()[1])
+        due = self._due_times.due(time.monotonic(), message.timestamp()[1])
         if not self._wait_until(due):
             return
         late = time.monotonic() - due
@@ -264,7 +264,7 @@ class Copier:
             self._sender.poll(_SLICE_S)
             self._check()
         paused_s = time.monotonic() - began
-        self._schedule.shift(paused_s)
+        self._due_times.shift(paused_s)
         return paused_s
 
     # --- acknowledgements -----------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ __all__ = [
     "STRIPPED",
     "TIMESTAMP",
     "HeaderRules",
-    "Origin",
     "Provenance",
+    "ReplayOrigin",
     "without_replay_headers",
 ]
 
@@ -69,7 +69,7 @@ def without_replay_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     return [header for header in headers if not header[0].startswith(_REPLAY_PREFIX)]
 
 
-class Origin(NamedTuple):
+class ReplayOrigin(NamedTuple):
     """The origin of a replayed record, as its headers name it."""
 
     job: str
@@ -88,7 +88,7 @@ class Origin(NamedTuple):
         return [(name, text.encode()) for name, text in headers.items()]
 
     @classmethod
-    def from_headers(cls, headers: Headers | None) -> Origin | None:
+    def from_headers(cls, headers: Headers | None) -> ReplayOrigin | None:
         """Parse headers. Return None if no replay wrote them, or if they are invalid."""
         if not headers:
             return None
@@ -130,7 +130,7 @@ class Provenance:
 
         Raises ``ReplayRefused`` if the record came from the target.
         """
-        origin = Origin.from_headers(headers)
+        origin = ReplayOrigin.from_headers(headers)
         if origin is None:
             return []
         path = (*origin.path, origin.source)

@@ -11,7 +11,7 @@ from typing import Any
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Lateness", "Pace", "Schedule"]
+__all__ = ["DueTimes", "Lateness", "Pace"]
 
 _RATIO = 1.02
 """A bucket of the histogram is two percent wide."""
@@ -41,11 +41,11 @@ class Pace(FrozenStruct, frozen=True, kw_only=True):
         return {"speed": self.speed, "rate": self.rate}
 
 
-class Schedule:
+class DueTimes:
     """The due times of records, in seconds of the caller's clock.
 
-    >>> schedule = Schedule(Pace(speed=2.0))
-    >>> [schedule.due(10.0, stamp) for stamp in (5_000, 6_000, 4_000, 9_000)]
+    >>> due_times = DueTimes(Pace(speed=2.0))
+    >>> [due_times.due(10.0, stamp) for stamp in (5_000, 6_000, 4_000, 9_000)]
     [10.0, 10.5, 10.5, 12.0]
     """
 

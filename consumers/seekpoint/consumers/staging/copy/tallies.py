@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from seekpoint.consumers.staging.copy.headers import JOB, OFFSET, TIMESTAMP, Origin, without_replay_headers
+from seekpoint.consumers.staging.copy.headers import JOB, OFFSET, TIMESTAMP, ReplayOrigin, without_replay_headers
 from seekpoint.consumers.staging.replay_ports import Headers, ReplayMessage
 from seekpoint.schemas.errors import ReplayMismatch
 
@@ -124,7 +124,7 @@ class Arrivals:
                 partition = self._partitions[source] = int(source.rpartition(b"/")[2])
             self._count(message, headers[:-4] if len(headers) > 4 else (), partition, offset, stamp, False)
             return
-        origin = Origin.from_headers(headers)
+        origin = ReplayOrigin.from_headers(headers)
         if origin is not None and origin.job == self.job:
             self._count(message, without_replay_headers(headers), *origin[2:5], origin.seeded)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from seekpoint.consumers.staging.copy.headers import Origin
+from seekpoint.consumers.staging.copy.headers import ReplayOrigin
 from seekpoint.consumers.staging.replay_ports import ReplayMessage
 
 __all__ = ["DeliveredRecords", "wait_for_stable_ends"]
@@ -26,7 +26,7 @@ class DeliveredRecords:
     def add(self, messages: Iterable[ReplayMessage]) -> None:
         """Add records that were read from the target."""
         for message in messages:
-            origin = Origin.from_headers(message.headers())
+            origin = ReplayOrigin.from_headers(message.headers())
             if origin is None or origin.job != self.job:
                 continue
             if origin.seeded:

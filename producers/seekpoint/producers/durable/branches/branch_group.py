@@ -19,7 +19,7 @@ __all__ = ["Branch", "BranchGroup"]
 T = TypeVar("T")
 
 
-class _Waiter(NamedTuple):
+class _RestingTask(NamedTuple):
     """A task that rests until something is so of the branches of a group."""
 
     is_so: Callable[[], bool]
@@ -56,7 +56,7 @@ class BranchGroup(Generic[T]):
         self.ended: list[asyncio.Task[T]] = []
         """The tasks of the branches that have ended, in that order."""
         self._failed = False
-        self._waiters: list[_Waiter] = []
+        self._waiters: list[_RestingTask] = []
 
     # --- its life
     def open(self) -> None:
@@ -118,7 +118,7 @@ class BranchGroup(Generic[T]):
                 "a task that is not a branch waits for one", process_id=self._process.process_id,
                 hint="wait for a branch in the code that started it, or in another branch",
             )  # fmt: skip
-        waiter = _Waiter(is_so, task, asyncio.get_running_loop().create_future())
+        waiter = _RestingTask(is_so, task, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         try:
             await self._schedule.rest_until(task, waiter.over)

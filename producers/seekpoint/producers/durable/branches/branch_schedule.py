@@ -45,7 +45,7 @@ class BranchTask:
         self.task = task
 
 
-class _Waiter(NamedTuple):
+class _WaitingCall(NamedTuple):
     """A call that waits for its turn; the lowest ``seq`` is next, of equal ones the one that was made first."""
 
     seq: int
@@ -76,13 +76,13 @@ class BranchSchedule:
         self._diverge = diverge
         self._may_refuse = may_refuse
         self._running: set[BranchTask] = set()
-        self._recorded: list[_Waiter] = []
+        self._recorded: list[_WaitingCall] = []
         """Calls that the history has an answer for."""
-        self._to_begin: deque[_Waiter] = deque()
+        self._to_begin: deque[_WaitingCall] = deque()
         """Calls that begin once the recorded answers are handed out."""
         self._under_way: dict[int, tuple[str, Call | None, BranchTask]] = {}
         """Calls that are carried out, with what was remembered of them before. Two branches may await one child."""
-        self._ended: list[_Waiter] = []
+        self._ended: list[_WaitingCall] = []
         """Calls that were carried out."""
         self._number = count()
         self._progress = 0
@@ -159,8 +159,8 @@ class BranchSchedule:
         return found  # type: ignore[return-value]
 
     # --- turns
-    async def _turn(self, task: BranchTask, seq: int, enqueue: Callable[[_Waiter], object]) -> None:
-        waiter = _Waiter(seq, next(self._number), task, asyncio.get_running_loop().create_future())
+    async def _turn(self, task: BranchTask, seq: int, enqueue: Callable[[_WaitingCall], object]) -> None:
+        waiter = _WaitingCall(seq, next(self._number), task, asyncio.get_running_loop().create_future())
         enqueue(waiter)
         self.rest(task)
         try:
@@ -177,7 +177,7 @@ class BranchSchedule:
         if self._running and self._watch is None and (self._recorded or self._to_begin or self._ended):
             self._watch = asyncio.get_running_loop().call_later(PATIENCE_S / 2, self._look, self._progress, 1)
 
-    def _next(self) -> list[_Waiter]:
+    def _next(self) -> list[_WaitingCall]:
         _drop_cancelled(self._recorded)
         _drop_cancelled(self._ended)
         if self._ended and not self._ended[0].seq:  # refused, without a record
@@ -204,14 +204,14 @@ class BranchSchedule:
         calls = self._calls()
         return any(0 < _ended_at(calls, key, before) < seq for key, before, _ in self._under_way.values())
 
-    def _first_to_begin(self) -> _Waiter | None:
+    def _first_to_begin(self) -> _WaitingCall | None:
         while self._to_begin:
             waiter = self._to_begin.popleft()
             if not waiter.turn.done():
                 return waiter
         return None
 
-    def _fail(self, error: Callable[[], Exception]) -> list[_Waiter]:
+    def _fail(self, error: Callable[[], Exception]) -> list[_WaitingCall]:
         """Raise ``error`` in every call that waits."""
         waiters = [one for one in (*self._recorded, *self._to_begin, *self._ended) if not one.turn.done()]
         self._recorded, self._ended = [], []
@@ -238,7 +238,7 @@ class BranchSchedule:
             )
 
 
-def _drop_cancelled(waiters: list[_Waiter]) -> None:
+def _drop_cancelled(waiters: list[_WaitingCall]) -> None:
     while waiters and waiters[0].turn.done():
         heappop(waiters)
 

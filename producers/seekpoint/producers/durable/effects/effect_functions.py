@@ -59,13 +59,13 @@ class EffectStep(Generic[P, T]):
         return EffectStep(self.call, self.name, {**self._how, **_checked("with_options", options)})
 
 
-def effect(name: str | None = None, **how: Unpack[EffectOptions]) -> _Decorator:
+def effect(name: str | None = None, **how: Unpack[EffectOptions]) -> _EffectDecorator:
     """Make an effect of a function, by default with the function's name; ``how`` are options of ``process.effect``.
 
     ``@effect(semantics=Effect.AT_MOST_ONCE, reconcile=find_refund)`` over ``async def refund(amount, *,
     idempotency_key)``; then ``await refund.with_options(business_key="order-4711")(process, 5)``.
     """
-    return _Decorator(name, _checked("effect", how))
+    return _EffectDecorator(name, _checked("effect", how))
 
 
 def _checked(taker: str, how: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -75,7 +75,7 @@ def _checked(taker: str, how: Mapping[str, Any]) -> Mapping[str, Any]:
     return how
 
 
-class _Decorator:
+class _EffectDecorator:
     def __init__(self, name: str | None, how: Mapping[str, Any]) -> None:
         self._name = name
         self._how = how

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from seekpoint.producers.durable.steps.annotations import AgentTypes
+    from seekpoint.producers.durable.steps.cron_schedules import Schedule
     from seekpoint.producers.durable.steps.rates import Rate
-    from seekpoint.producers.durable.steps.schedules import Schedule
 
 __all__ = ["Agent", "Input", "InputT", "Output", "OutputT", "agent", "check_is_agent"]
 
@@ -110,7 +110,7 @@ class Agent(Generic[InputT, OutputT]):
         return next((one for one in parameters[1:2] if one.kind in _NAMED), None)
 
 
-class _Decorator(Protocol):
+class _AgentDecorator(Protocol):
     @overload
     def __call__(self, run: Callable[[Any, Input], Awaitable[Output]], /) -> Agent[Input, Output]: ...
     @overload
@@ -128,7 +128,7 @@ def agent(
     schedule: str | None = None,
     timezone: str = "UTC",
     missed: str = "once",
-) -> _Decorator:
+) -> _AgentDecorator:
     """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
 
     ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
@@ -160,7 +160,9 @@ def agent(
 
         rate_of(rate)
     if schedule is not None:
-        from seekpoint.producers.durable.steps.schedules import schedule_of  # programs without schedules start without
+        from seekpoint.producers.durable.steps.cron_schedules import (
+            schedule_of,  # programs without schedules start without
+        )
 
         made_schedule = schedule_of(name, schedule, timezone, missed)
 

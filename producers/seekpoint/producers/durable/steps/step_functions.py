@@ -66,16 +66,16 @@ class Step(Generic[P, T]):
 
 def step(
     name: str | None = None, *, retry: Retry | None = None, timeout: float | timedelta | None = None
-) -> _Decorator:
+) -> _StepDecorator:
     """Make a step of a function; its name is the function's unless given.
 
     ``@step(retry=Retry(attempts=3))`` over ``async def look_up(order)``; then ``await look_up(process, "4711")``.
     ``look_up.with_options(key="first")(process, "4711")`` gives one call another option.
     """
-    return _Decorator(name, retry, timeout)
+    return _StepDecorator(name, retry, timeout)
 
 
-class _Decorator:
+class _StepDecorator:
     def __init__(self, name: str | None, retry: Retry | None, timeout: Any) -> None:
         self._given = (name, retry, timeout)
 

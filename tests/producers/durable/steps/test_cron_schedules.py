@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seekpoint.producers import agent
-from seekpoint.producers.durable.steps.schedules import PLANNED_MAX, Schedule, firing_id
+from seekpoint.producers.durable.steps.cron_schedules import PLANNED_MAX, Schedule, firing_id
 from seekpoint.schemas.errors import InvalidSetting
 
 BERLIN = "Europe/Berlin"
