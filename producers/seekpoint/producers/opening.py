@@ -22,6 +22,7 @@ from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.log_session import LogSession
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.process import Process, ProcessNode, durable_side
+from seekpoint.producers.tail.followed_recovery import FollowedRecovery, recover_and_follow
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.pending import Cause, HandleStatus
@@ -34,7 +35,6 @@ from seekpoint.schemas.errors import (
     Cancelled,
     ClaimLost,
     HandleLost,
-    JournalGap,
     JournalUnavailable,
     ObligationStuck,
     OwnerAlive,
@@ -191,7 +191,7 @@ class Opener:
         partition = partition_of(watch.key, self._runtime.reader.partitions)
         try:
             for may_presume in (False,) if request.must_exist else (True, False):
-                tail, recovered, presumed = await self._recover_free(request, watch, partition, may_presume)
+                tail, recovered, presumed = await self._recover_free(request, watch, may_presume)
                 offset, claim_id = await self._send_claim(request, recovered.state, partition, watch.key)
                 try:
                     await self._wait_for(tail, offset + 1)
@@ -244,69 +244,37 @@ class Opener:
                 "the claim could not be read in time", partition=tail.partition, offset=position - 1
             ) from exc
 
-    async def _recover(
-        self, request: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
-    ) -> tuple[PartitionTail, Recovered, bool]:
-        """Return the tail, the process as of now, and whether that was presumed. ``watch`` keeps later records.
+    async def _recover(self, request: OpenRequest, watch: ClaimWatch, may_presume: bool) -> FollowedRecovery:
+        """Return the process as of now; ``watch`` keeps later records.
 
-        A process that is proven absent below the tail's position is presumed not to exist: the claim finds out. Else
-        ``watch`` listens before the recovery, so that everything below the tail's position also lies below the end that
-        the recovery reads to. The first open in a partition starts the tail there.
+        A process that is proven absent below the tail's position is presumed not to exist: the claim finds out.
         """
-        tailer = self._runtime.tailer
-        tail, began = tailer.tail(partition), 0
-        while True:
-            if tail is not None:
-                tail.attach(watch)
-                began = tail.position
-                presumed = self._presumed(request, watch, tail) if may_presume and not tailer.may_lag else None
-                if presumed is not None:
-                    return tail, presumed, True
-            recovered = await self._runtime.recovery.recover(request.process_id, missing_ok=True, must_be_current=True)
-            if tail is not None and tail.position < recovered.report.log_start:
-                tail.detach(watch)
-                tailer.stop_following(tail, _trimmed(tail, recovered.report))
-                tail = None
-            was, tail = tail, tailer.tail_from(partition, recovered.report.log_end)
-            if was is None:
-                tail.attach(watch)
-                began = tail.position
-            tailer.want_proof(tail)
-            if was in (None, tail) and began <= recovered.report.log_end:
-                return tail, recovered, False
-            if was is tail:
-                tail.detach(watch)
-                await tailer.check_end(tail)
-                tail = tailer.tail(partition)
+        runtime, tailer = self._runtime, self._runtime.tailer
 
-    @staticmethod
-    def _presumed(request: OpenRequest, watch: ClaimWatch, tail: PartitionTail) -> Recovered | None:
-        """Return the process as of the tail's position, if that is known without reading the log."""
-        report = tail.absence.report(watch.key, tail.position)
-        if report is not None:
-            return Recovered(state=new_state(), report=report, known=False)
-        state = None if request.known is None else request.known(tail)
-        if state is None:
-            return None
-        return Recovered(state=state, report=Report.of_tail(tail.position, state.last_kind), known=True)
+        def recover() -> Awaitable[Recovered]:
+            return runtime.recovery.recover(request.process_id, missing_ok=True, must_be_current=True)
 
-    async def _recover_free(
-        self, request: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
-    ) -> tuple[PartitionTail, Recovered, bool]:
+        def presume(tail: PartitionTail) -> Recovered | None:
+            return _presumed(request, watch, tail) if may_presume and not tailer.may_lag else None
+
+        return await recover_and_follow(watch, tailer, runtime.reader.partitions, recover, presume, is_owner=True)
+
+    async def _recover_free(self, request: OpenRequest, watch: ClaimWatch, may_presume: bool) -> FollowedRecovery:
         """Recover the process as ``_recover`` does, until it may be claimed. Raises why it may not."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_s
         while True:
-            tail, recovered, presumed = await self._recover(request, watch, partition, may_presume)
+            found = await self._recover(request, watch, may_presume)
+            state = found.recovered.state
             if request.refuse is not None:
-                request.refuse(recovered.state)
-            is_owned = recovered.state.owner_boot not in (None, self._runtime.identity.boot_id)
+                request.refuse(state)
+            is_owned = state.owner_boot not in (None, self._runtime.identity.boot_id)
             if is_owned and not request.take_over:
                 await self._runtime.heartbeater.look()
-            refusal = self._refusal(request, recovered.state)
+            refusal = self._refusal(request, state)
             if refusal is None:
-                return tail, recovered, presumed
-            tail.detach(watch)
+                return found
+            found.tail.detach(watch)
             if not isinstance(refusal, OwnerAlive) or loop.time() >= deadline:
                 raise refusal
             await asyncio.sleep(min(_LOOK_AGAIN_S, request.wait_s))
@@ -331,6 +299,17 @@ class Opener:
             "the process's owner looks alive" if alive else "the process's owner was not watched long enough",
             process_id=process_id, node=state.owner_node, epoch=state.epoch,
         )  # fmt: skip
+
+
+def _presumed(request: OpenRequest, watch: ClaimWatch, tail: PartitionTail) -> Recovered | None:
+    """Return the process as of the tail's position, if that is known without reading the log."""
+    report = tail.absence.report(watch.key, tail.position)
+    if report is not None:
+        return Recovered(state=new_state(), report=report, known=False)
+    state = None if request.known is None else request.known(tail)
+    if state is None:
+        return None
+    return Recovered(state=state, report=Report.of_tail(tail.position, state.last_kind), known=True)
 
 
 async def end_restored_wait(session: Session) -> None:
@@ -367,13 +346,6 @@ def _degraded(process_id: str, state: State) -> ProcessDegraded:
         f"the process is degraded ({degraded.reason}{': ' if degraded.detail else ''}{degraded.detail})",
         process_id=process_id, expected_seq=degraded.expected_seq, found_seq=degraded.found_seq,
         abandoned=state.abandoned_entries, epoch=state.epoch,
-    )  # fmt: skip
-
-
-def _trimmed(tail: PartitionTail, report: Report) -> JournalGap:
-    return JournalGap(
-        "entries that were not confirmed yet are gone from the log",
-        partition=tail.partition, offset=tail.position, low=report.log_start, high=report.log_end,
     )  # fmt: skip
 
 

@@ -272,7 +272,8 @@ async def test_mail_comes_as_soon_as_it_is_in_the_log(log: MemoryLog) -> None:
         assert time.monotonic() - began < 1.0
 
 
-async def test_an_open_succeeds_though_the_log_was_trimmed_past_an_idle_tail(log: MemoryLog) -> None:
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_an_open_succeeds_though_the_log_was_trimmed_past_an_idle_tail(log: MemoryLog, is_shared: bool) -> None:
     """Its listeners fail; the partition is followed again from the end that the open recovered to."""
     kept = MemoryCheckpoints(1)
     recovery = Recovery.in_memory(log, checkpoints=kept)
@@ -286,10 +287,15 @@ async def test_an_open_succeeds_though_the_log_was_trimmed_past_an_idle_tail(log
         floor = Floor(offset=high, leader_epoch=-1, topic_id=log.topic_id, since=0)
         kept.write(0, [*((key, each.to_bytes()) for key, each in saved), (FLOOR_KEY, floor.to_bytes())])
         log.trim(0, high)
-        async with node.open("p") as heir:
-            await heir.update("a", 2)
-            await heir.confirm()
-            assert heir.state.context == {"a": 2}
+        if is_shared:  # this node thinks that it knows the process, until it reads on
+            with pytest.raises(JournalGap):
+                await node.append("p", bodies.ContextUpdated("a", "0"))
+            assert (await node.append("p", bodies.ContextUpdated("a", "2"))).seq == 3
+        else:
+            async with node.open("p") as heir:
+                await heir.update("a", 2)
+                await heir.confirm()
+                assert heir.state.context == {"a": 2}
         with pytest.raises(JournalGap):
             await idle.update("b", 1)
         durable_side(idle).abandon()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seekpoint.consumers.log_reading.scan import entries_of
+from seekpoint.consumers.recovery.recovery_report import Recovered
+from seekpoint.producers.tail.followed_recovery import recover_and_follow
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.folding.fold import advance, advance_owner_entry
@@ -99,31 +102,15 @@ class FollowedValue:
 async def recover_followed(
     followed: FollowedValue, reader: LogReader, recovery: Recovery, tailer: Tailer, *, must_be_current: bool = False
 ) -> tuple[PartitionTail, State]:
-    """Attach ``followed`` to the tail of its partition, and recover the state to ``begin`` it with.
+    """Attach ``followed`` to the tail of its partition, and recover the state to ``begin`` it with."""
 
-    Listen first: everything below the tail's position then lies below the end that the recovery reads to.
-    """
-    process_id = followed.process_id
-    partition = partition_of(followed.key, reader.partitions)
-    tail, began = tailer.tail(partition), 0
-    while True:
-        if tail is not None:
-            tail.attach_follower(followed)
-            began = tail.position
-            if tail.absence.report(followed.key, began) is not None:
-                return tail, new_state()
-        found = await recovery.recover(process_id, missing_ok=True, must_be_current=must_be_current)
-        was, tail = tail, tailer.tail_from(partition, found.report.log_end)
-        if was is None:
-            tail.attach_follower(followed)
-            began = tail.position
-        tailer.want_proof(tail)
-        if was in (None, tail) and began <= found.report.log_end:
-            return tail, found.state
-        if was is tail:
-            tail.detach(followed)
-            await tailer.check_end(tail)
-            tail = tailer.tail(partition)
+    def presume(tail: PartitionTail) -> Recovered | None:
+        report = tail.absence.report(followed.key, tail.position)
+        return None if report is None else Recovered(state=new_state(), report=report, known=False)
+
+    read = partial(recovery.recover, followed.process_id, missing_ok=True, must_be_current=must_be_current)
+    found = await recover_and_follow(followed, tailer, reader.partitions, read, presume, is_owner=False)
+    return found.tail, found.recovered.state
 
 
 class ValueFollower:
