@@ -11,7 +11,7 @@ from agent_programs import environment
 from graph_kills import KilledRun, run_with_kills
 from seekpoint import Settings
 
-PROGRAM = Path(__file__).parents[2] / "support/adapters/activegraph_program.py"
+PROGRAM = Path(__file__).parents[2] / "support/killed_adapters/activegraph_program.py"
 
 
 def _check(run: KilledRun, kills: int, *, first_call_s: float = 1.0) -> None:

@@ -15,7 +15,7 @@ import pytest
 from agent_programs import environment
 from seekpoint import Settings
 
-PROGRAM = Path(__file__).parents[2] / "support" / "adapters" / "promptise_program.py"
+PROGRAM = Path(__file__).parents[2] / "support" / "killed_adapters" / "promptise_program.py"
 
 
 def _killed(tmp_path: Path, journal: str, env: Mapping[str, str], *, runs: int, kills: int, seed: int) -> list[str]:
