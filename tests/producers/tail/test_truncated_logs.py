@@ -170,8 +170,7 @@ async def test_an_idle_owner_learns_that_the_log_has_lost_its_end(
     settings = Settings(redis_url=None, confirm_interval_s=0.1)
     async with Node(log, log, settings, recovery=Recovery.in_memory(log)) as node:
         process = await node.open("p")
-        await process.update("a", 1)
-        await process.confirm()
+        await read_tail(node, process)
         handle = runtime_of(node).handles["p"]
         assert handle is not None
         log.elect(0, 1)

@@ -140,3 +140,5 @@ async def test_records_that_the_thread_has_read_already_are_left_out(tmp_path: P
         assert (one.position, two.position) == (5, 2)
         tailer.take_written([Record(0, offset, 0, b"p", b"") for offset in (3, 4)])
         assert one.position == 5
+        tailer.take_written([Record(0, offset, 0, b"p", b"") for offset in (4, 6)])
+        assert one.position == 5  # what lies between is unread
