@@ -235,7 +235,11 @@ async def test_a_connector_that_comes_later_finds_what_was_passed_by(node: Node,
     known, wider = bank(ledger), bank(ledger)
     wider.register(Connector("till", ledger.pay, outbox=True))
     async with opened(node, wider) as process:
+        seq = process.state.seq
         waiting = asyncio.create_task(process.effect("later", None, 7, connector="till"))
+        async with asyncio.timeout(60):
+            while process.state.seq == seq:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.001)
         async with Dispatcher(node, known=known, poll_s=0.01):
             await process.effect("pay", None, 5, connector="bank")
         assert await Dispatcher(node, known=wider).catch_up() == 1

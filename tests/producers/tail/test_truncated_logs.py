@@ -127,7 +127,8 @@ async def test_an_entry_below_what_was_read_is_not_confirmed(log: MemoryLog) -> 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_an_open_ends_though_the_log_ends_below_what_was_read(log: MemoryLog, *, shared: bool) -> None:
     """A new tail follows what is there. The owners that relied on the former one hear of it."""
-    async with Node.in_memory(log) as node:
+    settings = Settings(redis_url=None, confirm_interval_s=3600.0)  # nothing else finds out
+    async with Node(log, log, settings, recovery=Recovery.in_memory(log)) as node:
         process = await node.open("p")
         for number in range(3):
             await process.update("a", number)
