@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from process_index_contract import ProcessIndexContract
+from process_listing_contract import ProcessIndexContract
 from records_contract import RecordsContract
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from process_index_contract import ProcessIndexContract, begin_views, check_index
+from process_listing_contract import ProcessIndexContract, begin_views, check_index
 from records_contract import RecordsContract
 from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import local_settings

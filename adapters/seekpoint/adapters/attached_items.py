@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seekpoint import Ref, State
-from seekpoint.adapters.shared_calls import SharedProcessCalls
+from seekpoint.adapters.shared_process_calls import SharedProcessCalls
 from seekpoint.errors import AppendConflict, UnserializableValue
 
 __all__ = ["are_attached", "attached", "drop_unused", "item_of"]

@@ -99,9 +99,9 @@ class Runtime:
             runtime = cls(java=java, class_path=os.pathsep.join(_jars(cache, progress)))
             found = cache.prepared()
             if found is None:
-                from seekpoint.compose.warm_up import warm_up
+                from seekpoint.compose.one_time_setup import set_up_once
 
-                found = warm_up(runtime, cache, progress)
+                found = set_up_once(runtime, cache, progress)
         return replace(runtime, checkpoint=found.checkpoint, classes=found.classes)
 
 

@@ -18,7 +18,7 @@ from seekpoint import MemoryLog, Node, SyncNode
 from seekpoint.adapters.activegraph import SeekpointEventStore, SeekpointRuns
 from seekpoint.adapters.activegraph.pipelined_events import PipelinedEvents
 from seekpoint.adapters.activegraph.run_content import Row
-from seekpoint.adapters.activegraph.run_log import RunLog
+from seekpoint.adapters.activegraph.run_process import RunProcess
 from seekpoint.errors import HandleClosed, Refused
 
 
@@ -168,13 +168,13 @@ def test_pipelined_events_share_entries_and_keep_their_order(nodes: list[SyncNod
 
 def test_a_new_store_knows_the_events_on_their_way(nodes: list[SyncNode], monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for them, so it extends the run."""
-    append = RunLog.append
+    append = RunProcess.append
 
-    async def late(log: RunLog, rows: list[Row]) -> None:
+    async def late(log: RunProcess, rows: list[Row]) -> None:
         await asyncio.sleep(0.5)
         await append(log, rows)
 
-    monkeypatch.setattr(RunLog, "append", late)
+    monkeypatch.setattr(RunProcess, "append", late)
     with SeekpointRuns(nodes[0], unacknowledged_max=100) as runs:
         for number in range(2):
             runs.store("r").append(event(number))

@@ -16,7 +16,7 @@ from seekpoint import Limits, MemoryLog, Node, State, SyncNode
 from seekpoint.adapters.adk import SeekpointSessionService
 from seekpoint.adapters.adk.scoped_state import ScopedStates, with_attached
 from seekpoint.adapters.attached_items import drop_unused
-from seekpoint.adapters.shared_calls import SharedProcessCalls
+from seekpoint.adapters.shared_process_calls import SharedProcessCalls
 from seekpoint.errors import InvalidOption, LimitExceeded
 from session_service_contract import APP, changing, got, made
 

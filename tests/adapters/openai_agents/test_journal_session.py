@@ -21,7 +21,7 @@ from agents.testing import ScriptedModel, assistant_message
 from seekpoint import Limits, MemoryLog, Node, Ref, State, SyncNode
 from seekpoint.adapters.attached_items import drop_unused
 from seekpoint.adapters.openai_agents import SeekpointSession
-from seekpoint.adapters.shared_calls import SharedProcessCalls
+from seekpoint.adapters.shared_process_calls import SharedProcessCalls
 from seekpoint.errors import HandleClosed, InvalidName, LimitExceeded, UnserializableValue
 from session_contract import SessionContract, said
 

@@ -13,7 +13,7 @@ from activegraph.store.sqlite import SQLiteEventStore
 
 from seekpoint.adapters.activegraph.journal_runs import JournalPath, SeekpointRuns, record_of
 from seekpoint.adapters.activegraph.run_content import Row, StoredEvent
-from seekpoint.adapters.activegraph.run_log import RUN_KEY, RunLog
+from seekpoint.adapters.activegraph.run_process import RUN_KEY, RunProcess
 from seekpoint.adapters.activegraph.store_errors import event_not_found
 from seekpoint.errors import HandleClosed
 
@@ -42,7 +42,7 @@ class SeekpointEventStore(SQLiteEventStore):
         self._is_closed = False
         self._lock = threading.RLock()
         self._runs.flush_run(run_id)
-        self._log = RunLog(self._runs.node.call(_node_of), self._runs.process_id(run_id), run_id)
+        self._log = RunProcess(self._runs.node.call(_node_of), self._runs.process_id(run_id), run_id)
         self._call(self._log.open)
         self._pipelined = self._runs.pipelined(self._log, run_id)
         self._conn = cast(Any, _Commits(self.flush))  # Runtime.save_state commits an attached store

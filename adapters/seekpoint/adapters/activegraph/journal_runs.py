@@ -13,7 +13,7 @@ from activegraph.store.sqlite import SQLiteEventStore
 
 from seekpoint import State, SyncNode
 from seekpoint.adapters.activegraph.pipelined_events import PipelinedEvents
-from seekpoint.adapters.activegraph.run_log import ARCHIVE_KEY, RUN_KEY, RunLog
+from seekpoint.adapters.activegraph.run_process import ARCHIVE_KEY, RUN_KEY, RunProcess
 from seekpoint.adapters.activegraph.store_errors import archived_event, event_not_found
 from seekpoint.errors import Refused
 
@@ -172,7 +172,7 @@ class SeekpointRuns:
     ) -> None:
         self.close()
 
-    def pipelined(self, log: RunLog, run_id: str) -> PipelinedEvents | None:
+    def pipelined(self, log: RunProcess, run_id: str) -> PipelinedEvents | None:
         """Return what a store gives its events to; None: each append waits for its own."""
         if not self._unacknowledged_max:
             return None
@@ -201,8 +201,8 @@ class SeekpointRuns:
             raise errors[0]
 
     # --- processes
-    def _log(self, node: Node, run_id: str) -> RunLog:
-        return RunLog(node, self.process_id(run_id), run_id)
+    def _log(self, node: Node, run_id: str) -> RunProcess:
+        return RunProcess(node, self.process_id(run_id), run_id)
 
     def _run_id_of(self, process_id: str) -> str:
         return process_id.removeprefix(self.process_id(""))

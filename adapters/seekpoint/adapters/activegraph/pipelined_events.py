@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from seekpoint.adapters.activegraph.run_content import Row
-    from seekpoint.adapters.activegraph.run_log import RunLog
+    from seekpoint.adapters.activegraph.run_process import RunProcess
 
 __all__ = ["PipelinedEvents"]
 
@@ -29,7 +29,7 @@ class PipelinedEvents:
     """
 
     def __init__(
-        self, log: RunLog, loop: asyncio.AbstractEventLoop, events_max: int,
+        self, log: RunProcess, loop: asyncio.AbstractEventLoop, events_max: int,
         note: Callable[[PipelinedEvents, bool], None],
     ) -> None:  # fmt: skip
         self._log = log

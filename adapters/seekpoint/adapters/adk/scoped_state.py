@@ -15,7 +15,7 @@ from seekpoint import Node
 from seekpoint import State as ProcessState
 from seekpoint.adapters.adk.session_records import OUTBOX, STATE, StoredSession, state_id_of, values_in
 from seekpoint.adapters.attached_items import attached, drop_unused, item_of
-from seekpoint.adapters.shared_calls import SharedProcessCalls, shared_calls
+from seekpoint.adapters.shared_process_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, UnknownAttachment
 
 __all__ = ["ScopedStates", "newer_state", "values_of", "with_attached"]

@@ -30,10 +30,10 @@ from seekpoint.adapters.adk.session_records import (
     session_id_of,
 )
 from seekpoint.adapters.attached_items import drop_unused, item_of
-from seekpoint.adapters.node_calls import NodeCalls
+from seekpoint.adapters.cross_thread_calls import NodeCalls
 from seekpoint.adapters.process_lists import states_of
 from seekpoint.adapters.process_names import id_prefix_of, joined
-from seekpoint.adapters.shared_calls import SharedProcessCalls, shared_calls
+from seekpoint.adapters.shared_process_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, InvalidOption, LimitExceeded, UnknownAttachment
 
 __all__ = ["SeekpointSessionService"]

@@ -18,12 +18,12 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from seekpoint.adapters.cross_thread_calls import NodeCalls
 from seekpoint.adapters.langgraph.recent_threads import RecentThreads
 from seekpoint.adapters.langgraph.removals import Removals
 from seekpoint.adapters.langgraph.serialization import checked_serializer, dumped, strict_serializer
 from seekpoint.adapters.langgraph.stored_parts import Put, PutWrites, StoredCheckpoint, StoredValue, StoredWrite
 from seekpoint.adapters.langgraph.thread_reads import ThreadReads
-from seekpoint.adapters.node_calls import NodeCalls
 from seekpoint.errors import Refused
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
+from seekpoint.adapters.cross_thread_calls import NodeCalls
 from seekpoint.adapters.langgraph.item_filters import is_match, matches
 from seekpoint.adapters.langgraph.store_namespaces import Namespace, StoreNamespaces
-from seekpoint.adapters.node_calls import NodeCalls
 from seekpoint.errors import Refused
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from seekpoint import Node, Ref
 from seekpoint.adapters.activegraph.run_content import Row
-from seekpoint.adapters.activegraph.run_log import ARCHIVE_KEY, RUN_KEY, RunLog
+from seekpoint.adapters.activegraph.run_process import ARCHIVE_KEY, RUN_KEY, RunProcess
 from seekpoint.adapters.migration.existing_processes import existing_state, other_content, remaining
 from seekpoint.adapters.migration.import_runner import Migrated, Order
 from seekpoint.adapters.migration.read_only_sqlite import ReadOnlySqlite
@@ -97,7 +97,7 @@ class ActiveGraphSource:
         state = await existing_state(
             node, process_id, one_id, lambda values: not values.keys() - {RUN_KEY, ARCHIVE_KEY}
         )
-        log = None if node is None or (state is None and order.dry_run) else RunLog(node, process_id, one_id)
+        log = None if node is None or (state is None and order.dry_run) else RunProcess(node, process_id, one_id)
         known = [] if log is None or state is None else await _rows_of(log)
         record = None if state is None else cast("dict[str, str | None] | None", state.context.get(RUN_KEY))
         rest, has_gone_on = remaining(known, run.rows, process_id, one_id)
@@ -111,7 +111,7 @@ class ActiveGraphSource:
         order.advance(len(run.rows))
         differences: list[str] = []
         if order.compare and not order.dry_run and node is not None:
-            reader = RunLog(node, process_id, one_id)
+            reader = RunProcess(node, process_id, one_id)
             differences = await _differences(node, reader, run, order.prefix, has_gone_on=has_gone_on)
             order.advance(len(run.rows))
         return Migrated.of(
@@ -178,7 +178,7 @@ def _state_hash(payload: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-async def _write(node: Node, log: RunLog, run: _StoredRun, rest: Sequence[Row], prefix: str) -> None:
+async def _write(node: Node, log: RunProcess, run: _StoredRun, rest: Sequence[Row], prefix: str) -> None:
     """Write what is missing: snapshots, events, the archive, and last the record by which the run is listed."""
     for digest, snapshot in run.snapshots.items():
         process = await node.open(_snapshot_id(prefix, digest), shared=True)
@@ -195,7 +195,7 @@ async def _write(node: Node, log: RunLog, run: _StoredRun, rest: Sequence[Row], 
         await log.describe(run.record)
 
 
-async def _differences(node: Node, log: RunLog, run: _StoredRun, prefix: str, *, has_gone_on: bool) -> list[str]:
+async def _differences(node: Node, log: RunProcess, run: _StoredRun, prefix: str, *, has_gone_on: bool) -> list[str]:
     mine = await _rows_of(log)
     found = [
         f"event {place + 1:,} ({theirs['id']}): another {name}"
@@ -217,7 +217,7 @@ async def _differences(node: Node, log: RunLog, run: _StoredRun, prefix: str, *,
     return found
 
 
-async def _rows_of(log: RunLog) -> list[Row]:
+async def _rows_of(log: RunProcess) -> list[Row]:
     """Return all events of a run, those in the archive first."""
     hot = [one.row for one in await log.events()]
     if not (await log.archive()).size:

@@ -20,7 +20,7 @@ from agents.memory.session_settings import coerce_session_settings, resolve_sess
 
 from seekpoint import Node, State, SyncNode
 from seekpoint.adapters.attached_items import are_attached, attached, drop_unused, item_of
-from seekpoint.adapters.shared_calls import SharedProcessCalls, shared_calls
+from seekpoint.adapters.shared_process_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, HandleClosed, LimitExceeded, UnknownAttachment
 
 if TYPE_CHECKING:

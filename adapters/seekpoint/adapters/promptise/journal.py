@@ -13,7 +13,7 @@ from uuid import uuid4
 from promptise.runtime.journal import JournalEntry
 
 from seekpoint import Node, SyncNode, Tier
-from seekpoint.adapters.node_calls import NodeCalls
+from seekpoint.adapters.cross_thread_calls import NodeCalls
 from seekpoint.adapters.promptise.entry_reading import JournalReading
 from seekpoint.adapters.promptise.json_data import as_json
 from seekpoint.adapters.promptise.process_log import ProcessLog

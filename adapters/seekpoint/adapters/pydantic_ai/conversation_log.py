@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from seekpoint import Node, State
 from seekpoint.adapters.attached_items import are_attached, attached, drop_unused, item_of
 from seekpoint.adapters.process_lists import states_by_id
-from seekpoint.adapters.shared_calls import SharedProcessCalls, shared_calls
+from seekpoint.adapters.shared_process_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, LimitExceeded, UnknownAttachment, UnserializableValue
 
 __all__ = ["ConversationLog", "entry_from", "entry_json", "record_from", "record_json"]

@@ -12,7 +12,7 @@ from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.run import AgentRunResult
 
 from seekpoint import Node, SyncNode
-from seekpoint.adapters.node_calls import NodeCalls
+from seekpoint.adapters.cross_thread_calls import NodeCalls
 from seekpoint.adapters.pydantic_ai.conversation_log import (
     ConversationLog,
     entry_from,

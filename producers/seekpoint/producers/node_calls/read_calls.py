@@ -73,7 +73,7 @@ class ReadCalls:
         Without a usable view the log is read: once for the ids of the processes, and once for each 500 to 2,000 of
         them. Raises ``Refused``, ``TransactionOpen`` and what a recovery raises.
         """
-        from seekpoint.consumers.recovery.process_index import list_processes
+        from seekpoint.consumers.recovery.process_listing import list_processes
         from seekpoint.schemas.errors import Refused
 
         if limit is not None and limit < 1:

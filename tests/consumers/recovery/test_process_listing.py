@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from histories import PROCESS_IDS, Step, expected_states, steps, write_history
 from projected_log import Projected
-from seekpoint.consumers.recovery import process_index
-from seekpoint.consumers.recovery.process_index import list_processes
+from seekpoint.consumers.recovery import process_listing
+from seekpoint.consumers.recovery.process_listing import list_processes
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.recovery_report import is_known
 from seekpoint.consumers.view.process_summary import Summary, summary_of
@@ -63,7 +63,7 @@ def test_it_is_that_of_a_plain_fold(
         for one, state in sorted(expected_states(projected.written).items())
         if is_known(state) and one.startswith(prefix) and one > after and not one.startswith(SHARED_PREFIX)
     ]
-    with mock.patch.multiple(process_index, _PAGE_MAX=page, _RECOVERED_MAX=2 * page):
+    with mock.patch.multiple(process_listing, _PAGE_MAX=page, _RECOVERED_MAX=2 * page):
         assert listed(recoverer, prefix, after, limit) == expected[:limit]
 
 
@@ -119,7 +119,7 @@ def test_a_view_that_goes_away_is_replaced_by_the_log() -> None:
     states = {one.encode(): bench.recoverer.recover(one).state for one in "abcdef"}
     with mock.patch.object(bench.projected, "states", return_value=states):
         bench.projected.project(0, 6)
-    with mock.patch.object(process_index, "_PAGE_MAX", 2):
+    with mock.patch.object(process_listing, "_PAGE_MAX", 2):
         batches = list_processes(bench.recoverer, "", "", None, bench.said.append)
         assert [one.process_id for one in next(batches)] == ["a", "b"]
         assert bench.said == []
@@ -135,7 +135,7 @@ def test_a_page_ends_before_what_comes_behind_it() -> None:
     with mock.patch.object(bench.projected, "states", return_value=states):
         bench.projected.project(0, 5)
     bench.claim("e", "f")
-    with mock.patch.object(process_index, "_PAGE_MAX", 2):
+    with mock.patch.object(process_listing, "_PAGE_MAX", 2):
         assert bench.listed() == [*"abcdef"]
     assert bench.said == []
 
@@ -150,7 +150,7 @@ def test_no_more_processes_are_recovered_at_once_than_a_page_needs() -> None:
     with mock.patch.object(bench.recoverer, "recover_partition", wraps=bench.recoverer.recover_partition) as recover:
         assert [one.process_id for one in listed(bench.recoverer, limit=2)] == ["a", "p000"]
         assert [len(call.args[1]) for call in recover.call_args_list] == [8]
-    with mock.patch.multiple(process_index, _PAGE_MAX=3, _RECOVERED_MAX=7):
+    with mock.patch.multiple(process_listing, _PAGE_MAX=3, _RECOVERED_MAX=7):
         assert bench.listed() == ["a", *names]
 
 
@@ -176,7 +176,7 @@ def test_a_deleted_process_is_left_out_of_any_page() -> None:
     for applied in (8, 9):
         with mock.patch.object(bench.projected, "states", return_value=known):
             bench.projected.project(0, applied)
-        with mock.patch.object(process_index, "_PAGE_MAX", 2):
+        with mock.patch.object(process_listing, "_PAGE_MAX", 2):
             assert bench.listed() == (["c", "d", "e"] if applied == 8 else ["c", "d", "e", "f"])
     assert bench.said == []
 

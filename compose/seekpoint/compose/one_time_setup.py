@@ -21,7 +21,7 @@ from seekpoint.compose.runtime_cache import Prepared, RuntimeCache
 from seekpoint.compose.setup_phases import PREPARING, SetupProgress
 from seekpoint.schemas.errors import ClusterFailed, SeekpointError
 
-__all__ = ["warm_up"]
+__all__ = ["set_up_once"]
 
 _START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 120
@@ -29,7 +29,7 @@ _STOP_TIMEOUT_S = 120
 _logger = logging.getLogger("seekpoint.compose")
 
 
-def warm_up(runtime: Runtime, cache: RuntimeCache, progress: SetupProgress) -> Prepared:
+def set_up_once(runtime: Runtime, cache: RuntimeCache, progress: SetupProgress) -> Prepared:
     """Fill the cache and return its content. Raises ``ClusterFailed`` if Kafka cannot be formatted.
 
     Where the classes cannot be recorded, a warning is logged and brokers start slower.

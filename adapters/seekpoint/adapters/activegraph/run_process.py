@@ -23,12 +23,12 @@ from seekpoint.errors import AppendConflict
 if TYPE_CHECKING:
     from seekpoint import Appended, SharedProcess
 
-__all__ = ["ARCHIVE_KEY", "RUN_KEY", "RunLog"]
+__all__ = ["ARCHIVE_KEY", "RUN_KEY", "RunProcess"]
 
 RUN_KEY, ARCHIVE_KEY = "run", "archive"
 
 
-class RunLog:
+class RunProcess:
     """A run, its events, and the newest event that this writer knows of."""
 
     def __init__(self, node: Node, process_id: str, run_id: str) -> None:
