@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,18 @@ def test_the_five_figures_of_the_readme_are_measured() -> None:
 def test_the_readme_is_short() -> None:
     """Everything else has a page of its own."""
     assert len(README.read_text().splitlines()) <= 200
+
+
+def test_the_layers_of_the_architecture_are_those_that_import_linter_checks() -> None:
+    """Each name of ``producers`` and ``consumers``, in the order of the contracts."""
+    [picture] = [block.text for block in blocks(ROOT / "ARCHITECTURE.md", "text") if block.text.startswith("api ")]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    for root in ("producers", "consumers"):
+        [contract] = [one for one in contracts if one.get("containers") == [f"seekpoint.{root}"]]
+        found = re.search(rf"^{root} +(.+(?:\n +.+)*)", picture, re.MULTILINE)
+        assert found is not None
+        shown = [re.split(r",\s*", layer.strip()) for layer in found[1].split(">")]
+        assert shown == [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
 
 
 @pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", *DOCS.glob("decisions/*.md")], ids=page_name)

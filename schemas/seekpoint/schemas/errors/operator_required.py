@@ -67,8 +67,8 @@ class StepFailed(OperatorRequired):
 
 class BudgetExceeded(OperatorRequired):
     """One more call would use more than the process is allowed. The call was not begun. Once the limit is raised, a run
-    continues with this call. ``dimension``, ``scope`` (run or day), ``limit``, ``used`` and ``wanted`` describe the
-    budget."""
+    continues with this call. ``dimension``, ``scope`` (``run``: the whole process, or ``day``), ``limit``, ``used`` and
+    ``wanted`` describe the budget."""
 
     hint = "raise it (seekpoint budget raise PROCESS_ID DIMENSION LIMIT), then run the process again"
     dimension: str

@@ -124,7 +124,7 @@ async def test_a_warning_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         noted = await bodies(node, "p", b.BudgetNoted)
     assert [(one.kind, one.amount, one.limit) for one in noted] == [("warned", "5", "10")]
     assert [line for line in caplog.messages if "tool_calls" in line] == [
-        "process p has used 5 of 10 tool_calls (budget of one run)"
+        "process p has used 5 of 10 tool_calls (budget of the whole process)"
     ]
 
 
@@ -163,8 +163,8 @@ async def test_a_budget_that_escalates_asks_a_person_once(is_approved: bool) -> 
     assert (await check_replay(payer, history)).divergence is None
 
 
-async def test_a_budget_of_a_day_is_new_with_the_day() -> None:
-    """The UTC day of the process's clock."""
+async def test_a_budget_of_a_day_is_new_with_the_day(caplog: pytest.LogCaptureFixture) -> None:
+    """The UTC day of the process's clock. Each day has a warning of its own."""
     clock = VirtualClock()
     async with Node.in_memory(clock=clock) as node, node.open("p") as process:
         await process.set_budget(a_day={"tool_calls": 1})
@@ -174,6 +174,8 @@ async def test_a_budget_of_a_day_is_new_with_the_day() -> None:
         assert caught.value.facts["scope"] == "day"
         await clock.sleep(86_400)
         assert await process.tool("look", str, 3) == "3"
+    told = "process p has used 1 of 1 tool_calls (budget of this UTC day)"
+    assert [line for line in caplog.messages if "tool_calls" in line] == [told, told]
 
 
 async def test_a_paused_budget_suspends_the_process() -> None:

@@ -38,6 +38,8 @@ _ZERO = Decimal(0)
 _DAY_US = 86_400_000_000
 _EXACT_DIMENSIONS = frozenset({"tool_calls", "model_calls", "irreversible_effects"})
 """The usage of these is known before a call: one that uses none may begin if none are left."""
+_SCOPES = {"run": "the whole process", "day": "this UTC day"}
+"""The scopes of limits, as a person reads them: ``run`` counts what all runs of the process used."""
 
 
 class Excess(NamedTuple):
@@ -64,8 +66,8 @@ async def admit(process: DurableProcess, place: CallPlace, wanted: Mapping[str, 
         amounts = amounts_of(wanted)
         day = process.clock.now_us() // _DAY_US
         for scope, dimension, used, limit in warnings_of(budget, place.key, amounts, day):
-            told = process.process_id, used, limit, dimension, scope
-            logger.warning("process %s has used %s of %s %s (budget of one %s)", *told)
+            told = process.process_id, used, limit, dimension, _SCOPES[scope]
+            logger.warning("process %s has used %s of %s %s (budget of %s)", *told)
             note = "warned", dimension, _note_scope(scope, day), place.key, plain_text(used), plain_text(limit)
             process.send(b.BudgetNoted(*note))
         excess = excess_of(budget, place.key, amounts, day)
