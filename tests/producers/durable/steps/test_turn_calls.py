@@ -181,7 +181,7 @@ async def test_a_turns_task_that_nobody_awaits_asks_before_the_turn_is_over() ->
 
 
 async def test_a_fork_waits_for_the_tasks_that_were_started_before_its_turns() -> None:
-    """Its main code is answered at once, so a task has had no turn of the event loop when the turns begin."""
+    """Its main code does not wait again, so a task has had no turn of the event loop when the turns begin."""
     log, is_broken = MemoryLog(), True
 
     @agent("sloppy")
@@ -190,7 +190,8 @@ async def test_a_fork_waits_for_the_tasks_that_were_started_before_its_turns() -
             await process.step("beside", str, 1)
 
         task = asyncio.create_task(beside())
-        await process.step("main", slowly, 0)
+        if is_broken:
+            await asyncio.sleep(0.05)  # for something outside that is there from then on
         async for _ in process.turns():
             await task
             if is_broken:
