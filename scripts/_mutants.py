@@ -39,7 +39,7 @@ __all__ = ["Mutant", "MutantError", "Outcome", "load", "main", "run_bounded", "r
 
 ROOTS = ("api", "schemas", "consumers", "producers", "adapters", "console", "compose")
 CHECKOUT = Path(__file__).resolve().parent.parent
-PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "--tb=native", "--rootdir=.", "-p", "no:cacheprovider", "-p", "_witness")
+PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "--rootdir=.", "-p", "no:cacheprovider", "-p", "_witness")
 
 
 class MutantError(Exception):

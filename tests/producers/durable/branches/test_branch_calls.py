@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,21 @@ async def test_a_failing_branch_cancels_the_others_and_is_raised() -> None:
             return [repr(exc), list(ended)]
 
     assert await result_of(code) == ["ValueError('no')", ["other", "other"]]
+
+
+async def test_each_failure_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio logs an exception that nobody has looked at, with a traceback that would frighten the user."""
+
+    async def code(process: Process) -> Any:
+        async def fails(number: int) -> None:
+            raise ValueError(str(number))
+
+        return await process.gather(*map(fails, range(3)))
+
+    with pytest.raises(ValueError, match="0"):
+        await result_of(code)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 async def test_failures_are_results_where_that_is_asked() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from branch_programs import slowly
 from cuts import of_kind, until
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog

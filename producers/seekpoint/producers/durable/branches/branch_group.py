@@ -87,7 +87,7 @@ class BranchGroup(Generic[T]):
         if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:  # the branch was cancelled before it began
             coroutine.close()
         self.ended.append(task)
-        self._failed = self._failed or self._is_failure(task)
+        self._failed |= self._is_failure(task)  # of each branch: asyncio logs an exception that nobody has looked at
         if self._left and not self._failed:
             self._start_next()
         for waiter in [one for one in self._waiters if one.is_so() and not one.over.done()]:
