@@ -48,10 +48,15 @@ async def parts(node: Node, process_id: str = "p") -> list[int]:
     return [len(body.data) for body in entries if isinstance(body, bodies.PartAttached)]
 
 
+@pytest.mark.parametrize("writes_alone", [True, False])
 @pytest.mark.parametrize("size", [0, 1, 3_071, 3_072, 3_073, 60_000])
-async def test_what_is_attached_can_be_read(node: Node, size: int) -> None:
+async def test_what_is_attached_can_be_read(
+    node: Node, size: int, writes_alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By its owner at once, and by anybody who has the reference. Each part is an entry within the limit."""
     data = some_bytes(size)
+    if not writes_alone:
+        monkeypatch.setattr(runtime_of(node).tailer, "_take", lambda tail, own: None)
     async with node.open("p") as process:
         ref = await process.attach(data, media_type="image/png")
         assert ref == Ref(sha256(data).hexdigest(), size, "p", "image/png")

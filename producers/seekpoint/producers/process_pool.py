@@ -108,8 +108,6 @@ class ProcessPool:
             try:
                 await asyncio.shield(place.opened)  # a caller that is cancelled leaves the process to the others
             except BaseException:
-                if place.opened.done() and self._places.get(process_id) is place and place.process is None:
-                    del self._places[process_id]
                 self._leave(process_id, place)
                 raise
             self._release_surplus()

@@ -7,6 +7,8 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,31 @@ def test_many_threads_and_files_make_one_journal(open_file: OpenFile, number: in
         thread.join(30)
     assert len(found) == 8, number
     assert len({*found}) == 1
+
+
+def test_a_file_that_another_program_makes_while_it_is_looked_at_is_a_journal(open_file: OpenFile) -> None:
+    """Its two marks are read one after the other: the tables may be made between."""
+
+    class Interrupted:
+        """A connection; after its first statement another program makes the journal."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self._connection = connection
+            self._made: str | None = None
+
+        def execute(self, *given: Any) -> Any:
+            found = self._connection.execute(*given)
+            if self._made is not None:
+                return found
+            [row] = found.fetchall()
+            self._made = open_file().topic_id
+            return SimpleNamespace(fetchone=lambda: row)
+
+    file = open_file()
+    file.path.touch()
+    with closing(sqlite3.connect(file.path, isolation_level=None)) as connection:
+        looked: Any = Interrupted(connection)
+        assert file._verified(looked).topic_ids["journal"] == looked._made
 
 
 def test_who_opens_a_new_file_waits_for_another_who_makes_it(open_file: OpenFile) -> None:
