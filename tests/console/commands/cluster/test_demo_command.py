@@ -80,7 +80,7 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, ending: signal.Sign
     """Ctrl-C while the fleet works, or worse: brokers, nodes and folders go."""
     process = _command(tmp_path)
     try:
-        working = _until(lambda: sum("demo.worker" in left for left in _leftovers(tmp_path)) == 4)
+        working = _until(lambda: sum("demo_worker" in left for left in _leftovers(tmp_path)) == 4)
         process.send_signal(ending)
         _, stderr = process.communicate(timeout=240)
     finally:
@@ -94,7 +94,7 @@ def test_an_interrupted_demo_keeps_no_cluster_running(tmp_path: Path) -> None:
     """``--keep`` is for a demo that came to its end: Ctrl-C ends the cluster it started, and leaves its data."""
     process = _command(tmp_path, "--keep")
     try:
-        working = _until(lambda: sum("demo.worker" in left for left in _leftovers(tmp_path)) == 4)
+        working = _until(lambda: sum("demo_worker" in left for left in _leftovers(tmp_path)) == 4)
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=240)
     finally:
