@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from folding import refold
 from idle_tailers import at_rest, until
-from seekpoint.consumers import Recovery, Tier
+from seekpoint.consumers import Recovered, Recovery, Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
@@ -24,6 +25,7 @@ from seekpoint.schemas.errors import (
     Fenced,
     JournalGap,
     LogDamaged,
+    LogTruncated,
     OwnerAlive,
     ProcessFinished,
     SeekpointError,
@@ -272,6 +274,15 @@ async def test_mail_comes_as_soon_as_it_is_in_the_log(log: MemoryLog) -> None:
         assert time.monotonic() - began < 1.0
 
 
+def trim_all(log: MemoryLog, kept: MemoryCheckpoints, *process_ids: str) -> None:
+    """Checkpoint all processes of the log, and delete its entries."""
+    high = log.watermarks(0).high
+    saved = [(name.encode(), Checkpoint.of(name, 0, refold(log, name), log.topic_id, -1)) for name in process_ids]
+    floor = Floor(offset=high, leader_epoch=-1, topic_id=log.topic_id, since=0)
+    kept.write(0, [*((key, each.to_bytes()) for key, each in saved), (FLOOR_KEY, floor.to_bytes())])
+    log.trim(0, high)
+
+
 @pytest.mark.parametrize("is_shared", [False, True])
 async def test_an_open_succeeds_though_the_log_was_trimmed_past_an_idle_tail(log: MemoryLog, is_shared: bool) -> None:
     """Its listeners fail; the partition is followed again from the end that the open recovered to."""
@@ -282,11 +293,7 @@ async def test_an_open_succeeds_though_the_log_was_trimmed_past_an_idle_tail(log
         await at_rest(node)
         async with other.open("p") as process:
             await process.update("a", 1)
-        high = log.watermarks(0).high
-        saved = [(name.encode(), Checkpoint.of(name, 0, refold(log, name), log.topic_id, -1)) for name in ("idle", "p")]
-        floor = Floor(offset=high, leader_epoch=-1, topic_id=log.topic_id, since=0)
-        kept.write(0, [*((key, each.to_bytes()) for key, each in saved), (FLOOR_KEY, floor.to_bytes())])
-        log.trim(0, high)
+        trim_all(log, kept, "idle", "p")
         if is_shared:  # this node thinks that it knows the process, until it reads on
             with pytest.raises(JournalGap):
                 await node.append("p", bodies.ContextUpdated("a", "0"))
@@ -298,6 +305,51 @@ async def test_an_open_succeeds_though_the_log_was_trimmed_past_an_idle_tail(log
                 assert heir.state.context == {"a": 2}
         with pytest.raises(JournalGap):
             await idle.update("b", 1)
+        durable_side(idle).abandon()
+
+
+@pytest.mark.parametrize("is_trimmed", [True, False])
+async def test_recoveries_under_way_go_on_by_another_tail(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch, is_trimmed: bool
+) -> None:
+    """Their tail is ended: an open finds that the log was trimmed, or lost its end. They begin again, without error."""
+    kept = MemoryCheckpoints(1)
+    recovery = Recovery.in_memory(log, checkpoints=kept)
+    async with Node(log, log, Settings(redis_url=None), recovery=recovery) as node, Node.in_memory(log) as other:
+        tailer = runtime_of(node).tailer
+        monkeypatch.setattr(tailer, "want_proof", lambda tail: None)  # so that each process is recovered
+        idle = await node.open("idle")
+        await at_rest(node)
+        for name in ("first", "second", "followed"):
+            async with other.open(name) as process:
+                await process.update("a", name)
+        if is_trimmed:
+            trim_all(log, kept, "idle", "first", "second", "followed")
+        recover, begun, may_end = recovery.recover, set[str](), asyncio.Event()
+
+        async def held(process_id: str, **how: Any) -> Recovered:
+            found = await recover(process_id, **how)
+            begun.add(process_id)
+            await may_end.wait()
+            return found
+
+        monkeypatch.setattr(recovery, "recover", held)
+        second = asyncio.create_task(node.open("second").__aenter__())
+        followed = runtime_of(node).values.begin("followed", lambda: None)
+        await until(lambda: begun == {"second", "followed"}, "they recover nothing")
+        monkeypatch.setattr(recovery, "recover", recover)
+        if is_trimmed:
+            await (await node.open("first")).release()
+        else:
+            tail = tailer.tail(0)
+            assert tail is not None
+            tailer.stop_following(tail, LogTruncated("the log ends before what was read of it"))
+        may_end.set()
+        assert (await second).state.context == {"a": "second"}
+        await until(lambda: followed.state() is not None, "it is not followed")
+        state = followed.state()
+        assert state is not None
+        assert state.context == {"a": "followed"}
         durable_side(idle).abandon()
 
 

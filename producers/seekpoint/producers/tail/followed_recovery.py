@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from seekpoint.schemas.errors import JournalGap
+from seekpoint.producers.tail.partition_tail import Listener
+from seekpoint.schemas.errors import JournalGap, SeekpointError
 from seekpoint.schemas.log.partition import partition_of
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recovery_report import Recovered, Report
-    from seekpoint.producers.tail.partition_tail import Listener, PartitionTail
+    from seekpoint.producers.tail.partition_tail import PartitionTail
     from seekpoint.producers.tail.tailer import Tailer
 
-__all__ = ["FollowedRecovery", "recover_and_follow"]
+__all__ = ["FollowedRecovery", "RecoveringListener", "recover_and_follow"]
+
+
+class RecoveringListener(Listener, Protocol):
+    """A listener that keeps the error that a tail failed it with."""
+
+    error: SeekpointError | None
 
 
 class FollowedRecovery(NamedTuple):
@@ -26,7 +33,7 @@ class FollowedRecovery(NamedTuple):
 
 
 async def recover_and_follow(
-    listener: Listener,
+    listener: RecoveringListener,
     tailer: Tailer,
     partitions: int,
     recover: Callable[[], Awaitable[Recovered]],
@@ -39,7 +46,8 @@ async def recover_and_follow(
     The listener is attached before the recovery: everything below the tail's position then also lies below the end
     that the recovery reads to. The first recovery in a partition starts the tail there. ``presume`` returns the process
     as of the tail's position, if that is known without reading the log. A process has one listener that is its owner,
-    and any number of followers.
+    and any number of followers. If the tail is ended meanwhile, the process is recovered by a new one: what was wrong
+    with the old one is no error of the listener.
     """
     partition = partition_of(listener.key, partitions)
     tail, began = tailer.tail(partition), 0
@@ -53,15 +61,18 @@ async def recover_and_follow(
         if tail is not None and tail.position < recovered.report.log_start:
             tail.detach(listener)
             tailer.stop_following(tail, _trimmed(tail, recovered.report))
-            tail = None
+            tail = listener.error = None
         was, tail = tail, tailer.tail_from(partition, recovered.report.log_end)
         if was is None:
             began = _attach(listener, tail, is_owner)
         tailer.want_proof(tail)
         if was in (None, tail) and began <= recovered.report.log_end:
             return FollowedRecovery(tail, recovered)
+        if was is not None:
+            was.detach(listener)
+            if was is not tail:  # another caller has ended it, and failed its listeners
+                listener.error = None
         if was is tail:
-            tail.detach(listener)
             await tailer.check_end(tail)
             tail = tailer.tail(partition)
 

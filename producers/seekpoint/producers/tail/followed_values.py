@@ -40,15 +40,15 @@ class FollowedValue:
         """The tail that delivers its records, once it is recovered."""
         self.recovering: asyncio.Task[None] | None = None
         self.on_change: list[Callable[[], object]] = []
+        self.error: SeekpointError | None = None
         self._reader = reader
         self._early: list[Record] = []
         self._draft: Draft | None = None
-        self._error: SeekpointError | None = None
 
     def state(self) -> State | None:
         """Return its state; None before it is recovered. Raises what is wrong with the log."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return None if self._draft is None else self._draft.snapshot()
 
     def peek(self) -> Draft | None:
@@ -56,8 +56,8 @@ class FollowedValue:
 
         It takes less time than ``state``. Raises what is wrong with the log.
         """
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._draft
 
     def newer(self, version: int) -> State | None:
@@ -91,7 +91,7 @@ class FollowedValue:
 
     def fail(self, error: SeekpointError) -> None:
         """Keep ``error``, which ``newer`` raises: the log is wrong."""
-        self._error = error
+        self.error = error
         self._notify()
 
     def _notify(self) -> None:
