@@ -22,6 +22,15 @@ from written_journals import CASE_BEGAN_US, HOUR_US, a_case, write_entries
 
 Growing: TypeAlias = tuple[Served, Callable[[int], None]]
 
+_HELD_FETCH = """
+    const real = window.fetch, opened = new Promise((resolve) => { window.openGate = resolve; });
+    window.held = 0;
+    window.fetch = async (...given) => {
+        const found = await real(...given); window.held += 1; await opened; return found;
+    };
+    """
+"""Lets the page wait for each answer until ``openGate`` is called."""
+
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -220,13 +229,7 @@ def test_what_is_appended_while_an_answer_is_under_way_shows(browser: Browser, g
     served, append = growing
     browser.open(f"{served.url}/{tab}?id=case-17")
     browser.until(lambda: "refund:1" in browser.text("main"))
-    browser.script("""
-        const real = window.fetch, opened = new Promise((resolve) => { window.openGate = resolve; });
-        window.held = 0;
-        window.fetch = async (...given) => {
-            const found = await real(...given); window.held += 1; await opened; return found;
-        };
-        """)
+    browser.script(_HELD_FETCH)
     append(17)
     browser.until(lambda: "seq\n17" in browser.text("#head") and browser.script("return window.held"))
     append(18)
@@ -234,6 +237,19 @@ def test_what_is_appended_while_an_answer_is_under_way_shows(browser: Browser, g
     time.sleep(1)  # until the page has noticed
     browser.script("window.openGate()")
     _shows(browser, 18)
+
+
+def test_what_is_appended_while_the_first_answer_is_under_way_shows(browser: Browser, growing: Growing) -> None:
+    """The timeline has no rows yet, and learns that there are more than the answer tells of."""
+    served, append = growing
+    with browser.starting_with(_HELD_FETCH):
+        browser.open(f"{served.url}/timeline?id=case-17")
+    browser.until(lambda: browser.script("return window.held"))
+    append(17)
+    browser.until(lambda: "seq\n17" in browser.text("#head"))
+    time.sleep(1)  # until the page has noticed
+    browser.script("window.openGate()")
+    _shows(browser, 17)
 
 
 def _shows(browser: Browser, seq: int) -> None:

@@ -84,6 +84,16 @@ class Browser:
         finally:
             self.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
 
+    @contextmanager
+    def starting_with(self, text: str) -> Iterator[None]:
+        """Run a script in each page before its own ones."""
+        command = "Page.addScriptToEvaluateOnNewDocument"
+        added = self.driver.execute_cdp_cmd(command, {"source": text})
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
     def script(self, text: str, *arguments: Any) -> Any:
         """Return the result of a script in the page."""
         return self.driver.execute_script(text, *arguments)

@@ -23,7 +23,7 @@ let whole; // the newest answer: total, start_us, end_us
 let selected = -1;
 let isWhole = false;
 let wholeBehind = { bands: [], gaps: [] };
-let failedAt = 0;
+let again; // the timer after a request that failed: nothing is asked before
 
 /** Text of agents: what cannot be seen, or turns the direction, becomes an escape. */
 function clean(text) {
@@ -56,10 +56,10 @@ async function ask(number) {
     if (isAtEnd) scroller.scrollTop = scroller.scrollHeight;
     if (found.total === 0 && found.is_complete) line.textContent = "its code has made no calls";
   } catch (error) {
-    failedAt = Date.now();
     stale.add(number);
     line.textContent = clean(error instanceof TypeError ? "the console does not answer, trying again…" : error.message);
-    setTimeout(draw, RETRY_MS + 1);
+    clearTimeout(again);
+    again = setTimeout(() => { again = undefined; draw(); }, RETRY_MS);
     return;
   } finally {
     asked.delete(number);
@@ -73,7 +73,7 @@ let later;
 function refresh() {
   if (Date.now() < refreshAt) { later ??= setTimeout(() => { later = undefined; refresh(); }, refreshAt - Date.now()); return; }
   refreshAt = Date.now() + 500;
-  for (const key of windows.keys()) stale.add(key);
+  for (const key of [...windows.keys(), ...asked]) stale.add(key);
   draw();
 }
 let read;
@@ -92,7 +92,7 @@ function inView() {
 }
 
 function askAround(first, last) {
-  if (Date.now() - failedAt < RETRY_MS) return;
+  if (again !== undefined) return;
   const near = [Math.floor(first / WINDOW), Math.floor(Math.max(first, last - 1) / WINDOW)];
   const next = Math.floor((last + WINDOW / 2) / WINDOW);
   if (next * WINDOW < (whole?.total ?? 1)) near.push(next);
