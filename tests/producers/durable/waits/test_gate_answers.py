@@ -11,10 +11,9 @@ import pytest
 
 from cuts import until
 from seekpoint.consumers.recovery.process_history import newest_entry
-from seekpoint.producers import Node, Process, agent
+from seekpoint.producers import Node, Process, agent, opening
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer, open_gates, opened_us
 from seekpoint.producers.node import runtime_of
-from seekpoint.producers.opening import Opener
 from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -285,5 +284,5 @@ async def test_an_id_that_is_presumed_to_be_absent_is_looked_for_before_it_is_re
         async with Node.in_memory(log) as other:
             await other.run(greeter, "p", "Ada")
         absent = await node.recover("nobody", missing_ok=True)
-        monkeypatch.setattr(Opener, "_presumed", staticmethod(lambda *_: absent))
+        monkeypatch.setattr(opening, "_presumed", lambda *_: absent)
         assert await node.run(greeter, "p", new=False) == "hello Ada"
