@@ -218,6 +218,8 @@ class SeekpointSessionService(BaseSessionService):
             values[key] = event
         try:
             values = await with_attached(calls, values)
+            if (known := await calls.known()).seq != state.seq:
+                return known  # the attachments have taken seqs: without this, the write would be refused first
             if event is not None:
                 values[key] = {"at": event["timestamp"], "event": values[key]}
             await calls.change({**values, SESSION: stored.to_dict()}, [], expected_seq=state.seq)
