@@ -14,7 +14,6 @@ TEXTS = {
     "tests/console/test_a.py": "pytestmark = pytest.mark.cluster",
     "tests/console/test_b.py": "def test_it(browser: Browser, cluster): ...  # pytest.mark.cluster",
     "tests/consumers/test_c.py": "@pytest.mark.cluster",
-    "tests/adapters/test_h.py": "@pytest.mark.cluster",
     "tests/compose/test_d.py": "@pytest.mark.own_cluster",
     "tests/console/test_e.py": "def test_it(browser: Browser) -> None: ...",
     "tests/schemas/test_f.py": '@pytest.fixture(scope="module")',
@@ -34,12 +33,11 @@ def scheduler(tmp_path: Path) -> Any:
 
 
 def test_tests_that_need_the_same_stay_together(scheduler: Any) -> None:
-    """On one of several Kafkas, or in the browser; a file that makes something for all of its tests stays whole."""
+    """On one of two Kafkas, or in the browser; a file that makes something for all of its tests stays whole."""
     assert {name: scheduler._split_scope(f"{name}::test_it") for name in TEXTS} == {
-        "tests/console/test_a.py": "Kafka of tests/console",
-        "tests/console/test_b.py": "Kafka of tests/console",
+        "tests/console/test_a.py": "Kafka of the console",
+        "tests/console/test_b.py": "Kafka of the console",
         "tests/consumers/test_c.py": "Kafka",
-        "tests/adapters/test_h.py": "Kafka of tests/adapters",
         "tests/compose/test_d.py": "servers",
         "tests/console/test_e.py": "browser",
         "tests/schemas/test_f.py": "tests/schemas/test_f.py",

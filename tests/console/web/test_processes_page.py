@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from browsers import Browser
+from browsers import SCROLL_MS_MAX, Browser
 from consoles import Served, file_settings, serving, work_on
 from entry_examples import claim
 from seekpoint.console.services.arguments.target import CommandTarget
@@ -165,7 +165,7 @@ def test_ten_thousand_processes_are_usable(browser: Browser, tmp_path_factory: p
         painted = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
         assert 0 < browser.until(lambda: browser.script(painted)) <= 1_000
         places = [270 * step for step in range(30)]
-        assert browser.slowest_scroll_ms(".scroller", places, lambda: browser.arrive("sort=id")) <= 200
+        assert browser.slowest_scroll_ms(".scroller", places, lambda: browser.arrive("sort=id")) <= SCROLL_MS_MAX
         assert "1 to 300 shown" in browser.text("#source")
         browser.press("]")
         browser.arrive("skip=300")

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from browsers import Browser
+from browsers import SCROLL_MS_MAX, Browser
 from consoles import Served, file_settings, serving
 from entry_examples import an_id, external, own
 from seekpoint.console.services.arguments.target import CommandTarget
@@ -311,7 +311,7 @@ def test_a_hundred_thousand_entries_scroll(browser: Browser, long_journal: str) 
         def loaded() -> None:
             browser.until(lambda: browser.text("#rows-line") == "49,999 rows", timeout_s=60)
 
-        assert browser.slowest_scroll_ms("#scroller", places, loaded) <= 200
+        assert browser.slowest_scroll_ms("#scroller", places, loaded) <= SCROLL_MS_MAX
         browser.press("G")
         browser.until(lambda: "step:49999" in browser.text("#rows"))
         assert len(browser.all(".row")) < 60

@@ -12,14 +12,12 @@ __all__ = ["WorkersByNeed"]
 
 _SIGNS = {"Kafka": "mark.cluster", "servers": "mark.own_cluster", "browser": "browser: Browser", "": 'scope="module"'}
 """What the tests of a file need -> the text that shows it. The first counts. "": a thing that they share, made once."""
-_OWN_KAFKA = ("tests/console", "tests/adapters", "tests/docs")
-"""The folders whose tests have a Kafka that is not the one of all others."""
 
 
 class WorkersByNeed(LoadScopeScheduling):  # type: ignore[misc]  # the plugin ships no types
-    """Three workers have the tests on Kafka, one those in a browser.
+    """One worker has the tests of the console on Kafka, one the others on Kafka, one those in a browser.
 
-    Each of the three has a Kafka of its own. Such tests wait most of their time, so four workers share two processors.
+    Each of the two has a Kafka of its own. Such tests wait most of their time, so three workers share two processors.
     A worker that is done takes the next piece, the largest first: the tests that start servers, then single files and
     tests. By file, not by ``--dist loadgroup``: with pytest 9.2 the groups of pytest-xdist 3.8 do nothing.
     """
@@ -45,8 +43,8 @@ class WorkersByNeed(LoadScopeScheduling):  # type: ignore[misc]  # the plugin sh
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         need = _need_of(self.config.rootpath / file)
-        if need == "Kafka":
-            return next((f"Kafka of {folder}" for folder in _OWN_KAFKA if file.startswith(folder)), need)
+        if need == "Kafka" and file.startswith("tests/console/"):
+            return "Kafka of the console"
         return nodeid if need is None else need or file
 
 

@@ -17,9 +17,12 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-__all__ = ["Browser", "axe_source", "missing_browser"]
+__all__ = ["SCROLL_MS_MAX", "Browser", "axe_source", "missing_browser"]
 
 T = TypeVar("T")
+
+SCROLL_MS_MAX = 600
+"""A step of a scroll takes 20 ms on a quiet machine, and seconds if a page makes all rows of a long list."""
 
 _SCROLL = """
     const [selector, places, done] = arguments, scroller = document.querySelector(selector);
@@ -131,7 +134,7 @@ class Browser:
         for _ in range(3):
             loaded()
             passes.append(float(self.driver.execute_async_script(_SCROLL, selector, places)))
-            if passes[-1] <= 200:
+            if passes[-1] <= SCROLL_MS_MAX:
                 break
             self.driver.refresh()
         return min(passes)
