@@ -18,7 +18,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.set_threshold(700, 10, 10)
     monkeypatch.setattr(heap, "_spared", False)
     yield
-    gc.unfreeze()
+    gc.freeze()  # as the tests were when they had been imported
     gc.set_threshold(*before)
 
 

@@ -113,6 +113,10 @@ class Browser:
         """Return what a person reads there."""
         return str(self.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
 
+    def click(self, selector: str) -> bool:
+        """Click the element; return whether there is one. By one script: a page may replace its lines between two."""
+        return bool(self.script("const it = document.querySelector(arguments[0]); it?.click(); return !!it", selector))
+
     def press(self, keys: str) -> None:
         """Press keys, wherever the focus is."""
         ActionChains(self.driver).send_keys(keys).perform()
