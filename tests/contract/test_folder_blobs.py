@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,22 @@ def test_a_write_that_fails_leaves_nothing(store: FolderBlobs, tmp_path: Path, m
     assert [one for one in (tmp_path / "blobs").rglob("*") if one.is_file()] == []
     monkeypatch.undo()
     assert store.get(FOLDER, DIGEST) is None
+
+
+def test_an_erasure_goes_on_where_its_folder_is_made_again(store: FolderBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``shutil.rmtree`` takes a folder that was replaced between its two looks for a link."""
+    failures = [OSError("Cannot call rmtree on a symbolic link"), OSError(errno.ENOTEMPTY, "Directory not empty")]
+    rmtree = shutil.rmtree
+
+    def replaced_meanwhile(path: Path) -> None:
+        if failures:
+            raise failures.pop()
+        rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", replaced_meanwhile)
+    store.put(FOLDER, DIGEST, b"bytes")
+    assert store.erase(FOLDER) == 1
+    assert (failures, store.names(FOLDER)) == ([], [])
 
 
 def test_a_put_makes_its_folder_again_when_another_call_erases_it(

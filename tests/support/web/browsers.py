@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -122,12 +123,14 @@ class Browser:
         ActionChains(self.driver).send_keys(keys).perform()
 
     def until(self, check: Callable[[], T], timeout_s: float = 15.0) -> T:
-        """Return the first true result of ``check``."""
+        """Return the first true result of ``check``. An element that the page has just replaced is looked for again."""
         deadline = time.monotonic() + timeout_s
-        while not (found := check()):
+        while True:
+            with suppress(StaleElementReferenceException):
+                if found := check():
+                    return found
             assert time.monotonic() < deadline, f"it did not happen: {self.text()[:2000]}"
             time.sleep(0.03)
-        return found
 
     def slowest_scroll_ms(self, selector: str, places: list[int], loaded: Callable[[], object]) -> float:
         """Return how long the slowest of the steps to ``places`` took until it was painted.

@@ -19,6 +19,10 @@ _TRIES_MAX = 100
 _ERASED_MEANWHILE = (FileNotFoundError, FileExistsError)
 """What ``put`` meets where its folder is erased: ``mkdir`` raises the second if the folder was there and is not."""
 
+_FILLED_MEANWHILE = (errno.ENOTEMPTY, None)
+"""The numbers of the errors that ``erase`` meets where somebody puts bytes. ``shutil.rmtree`` raises one without a
+number if the folder is another one than it was a moment ago: erased by somebody else, and made again for new bytes."""
+
 
 class FolderBlobs:
     """A ``BlobStore`` in a folder: a file for each attachment.
@@ -86,7 +90,7 @@ class FolderBlobs:
                 if not gone.exists():
                     break
             except OSError as exc:
-                if not (tries_left and exc.errno == errno.ENOTEMPTY):  # else somebody puts bytes there
+                if not (tries_left and exc.errno in _FILLED_MEANWHILE):
                     raise self._unavailable(exc) from exc
         if gone.parent != self._path:
             with suppress(OSError):  # it has other folders, or is not there
