@@ -66,7 +66,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a mutant. ``told`` is the first failing test if caught, the reason if broken."""
+    """The verdict on a mutant. ``told`` is the first failing test if caught, the reason if broken."""
 
     mutant: Mutant
     verdict: Literal["caught", "survived", "broken"]
@@ -225,7 +225,7 @@ def _environment(copy: Path, testimony: Path, keeps_bytecode: bool) -> dict[str,
 
 
 def run_bounded(command: Sequence[str], *, cwd: Path, env: dict[str, str], timeout_s: float) -> tuple[int | None, str]:
-    """Its exit code (None: out of time) and output. Its session is killed afterwards, on Ctrl-C too."""
+    """Return the exit code (None: out of time) and the output. The command's session is killed, on Ctrl-C too."""
     # Into a file: a pipe would be held open by whatever a broken test left running.
     with (cwd / "output.txt").open("w+") as output:
         child = subprocess.Popen(

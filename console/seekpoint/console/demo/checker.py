@@ -27,7 +27,7 @@ __all__ = ["DemoEvidence", "DemoVerdict", "check"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoEvidence:
-    """What the checker compares."""
+    """The facts of a demo that the checker compares."""
 
     transcripts: Sequence[Transcript]
     calls: Sequence[BilledCall]
@@ -45,7 +45,7 @@ class DemoEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoVerdict:
-    """What the checker found."""
+    """The findings of the checker."""
 
     entries: int
     processes: int

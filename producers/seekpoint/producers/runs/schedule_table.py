@@ -40,7 +40,7 @@ class ScheduleRow(FrozenStruct, frozen=True):
 
 
 class ScheduleStatus(FrozenStruct, frozen=True, kw_only=True):
-    """Where the schedule of an agent stands. Moments are UTC."""
+    """The state of an agent's schedule. Moments are UTC."""
 
     agent: str
     cron: str

@@ -68,13 +68,13 @@ async def recover_and_follow(
         tailer.want_proof(tail)
         if was in (None, tail) and began <= recovered.report.log_end:
             return FollowedRecovery(tail, recovered)
-        if was is not None:
-            was.detach(listener)
-            if was is not tail:  # another caller has ended it, and failed its listeners
-                listener.error = None
         if was is tail:
+            tail.detach(listener)
             await tailer.check_end(tail)
             tail = tailer.tail(partition)
+        elif was is not None:  # another caller has ended it, and failed its listeners
+            was.detach(listener)
+            listener.error = None
 
 
 def _attach(listener: Listener, tail: PartitionTail, is_owner: bool) -> int:

@@ -26,7 +26,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
 
 class ActionRequest(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every change needs."""
+    """The fields of the body of every request for a change."""
 
     reason: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"\S")]
     """Why: the entry carries it, beside the name of who asked."""

@@ -63,7 +63,7 @@ class Link(FrozenStruct, frozen=True):
 
 
 class ActionOutcome(FrozenStruct, frozen=True, kw_only=True):
-    """What was done."""
+    """The result of a change, told in words and links."""
 
     text: str
     links: tuple[Link, ...] = ()

@@ -32,7 +32,7 @@ class _Roles(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class OidcSettings(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which provider says who somebody is, and which role that gives."""
+    """Settings of the OpenID provider that says who somebody is, and of the roles that its answers give."""
 
     issuer: _Text
     client_id: _Text

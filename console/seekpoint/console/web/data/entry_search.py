@@ -24,7 +24,7 @@ _CHUNK = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntrySearch:
-    """What entries have to be like. Of kinds and epochs one has to fit, of texts all; of the negated ones none."""
+    """Conditions of entries: one of the kinds and of the epochs, all of the texts, and none of the negated ones."""
 
     kinds: frozenset[str] = frozenset()
     not_kinds: frozenset[str] = frozenset()

@@ -63,7 +63,7 @@ class TimelinePlace(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """What a page shows of a process."""
+    """The timeline of a process, as its page shows it."""
 
     places: list[TimelinePlace]
     bands: list[Band]
