@@ -136,6 +136,7 @@ async def test_an_open_ends_though_the_log_ends_below_what_was_read(log: MemoryL
         tail = runtime_of(node).tailer.tail(0)
         assert tail is not None
         tail.absence.forget()
+        await until_idle(node)
         log.elect(0, 2)
         async with asyncio.timeout(30):
             if shared:
