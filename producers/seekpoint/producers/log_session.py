@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
-from seekpoint.producers.durable.idempotency_keys import idempotency_key
+from seekpoint.producers.durable.idempotency_keys import call_identity
 from seekpoint.producers.durable.session import Acknowledged
 from seekpoint.producers.durable.steps.agent_values import GivenInput
 from seekpoint.producers.node_services import AgentNode, ChildRequest, NodeServices
@@ -350,7 +350,7 @@ class LogSession:
         if elsewhere is not None and elsewhere.takes(agent.name):
             aside_seq = self.written.calls[key].seq if retry_failed else None
             request = ChildRequest(
-                agent.name, child_id, input, idempotency_key(self, key), aside_seq, self._cause.correlation_id,
+                agent.name, child_id, input, call_identity(self, key), aside_seq, self._cause.correlation_id,
                 self.process_id,
             )  # fmt: skip
             return await elsewhere.run(request)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.write_buffer import WriteBuffer
     from seekpoint.producers.durable.waits.children import Children
     from seekpoint.schemas.state.budget_sums import Budget
-    from seekpoint.schemas.state.calls import Frame
+    from seekpoint.schemas.state.calls import Call, Frame
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_state import State
 
@@ -236,9 +236,9 @@ class DurableProcess:
         await self.let_new_tasks_call(lambda: self.matcher.unread(prefix))
         self.matcher.check_read(prefix)
 
-    def idempotency_key(self, key: str) -> str:
+    def idempotency_key(self, key: str, record: Call | None = None) -> str:
         """Return the idempotency key of the call ``key``: the same for every attempt and every owner."""
-        return idempotency_key(self.session, key)
+        return idempotency_key(self.session, key, record)
 
     def patched(self, change: str) -> bool:
         """Whether changed code may run here; record in the journal that it does."""

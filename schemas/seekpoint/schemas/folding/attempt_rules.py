@@ -21,9 +21,13 @@ from seekpoint.schemas.state.state_json import LAST_CALL_CHARS_MAX
 from seekpoint.schemas.state.state_values import size_of
 
 __all__ = [
-    "begin_call", "begin_wait", "charge_end", "close_call", "end_attempt", "illegal", "put_call", "take_mail",
-    "whole_attempt",
+    "HASHED_KEY_PREFIX", "begin_call", "begin_wait", "charge_end", "close_call", "end_attempt", "hashed_key", "illegal",
+    "key_of_step", "put_call", "take_mail", "whole_attempt",
 ]  # fmt: skip
+
+
+HASHED_KEY_PREFIX = "seekpoint-sha256:"
+"""The beginning of an idempotency key that is the hash of a call's identity, since that is no short ASCII text."""
 
 
 def illegal(detail: str) -> Misfit:
@@ -73,6 +77,19 @@ def _begins_again(old: Call, kind: str, digest: str, attempt: int) -> bool:
     return old.kind == kind and old.digest == digest and is_open and attempt > old.attempt
 
 
+def key_of_step(body: b.StepStarted | b.StepEnded) -> dict[str, Any]:
+    """Return the fact of a step's idempotency key where it is a hash: otherwise it follows from the call's key."""
+    key = body.idempotency_key
+    return {"idempotency_key": key} if key is not None and key.startswith(HASHED_KEY_PREFIX) else {}
+
+
+def hashed_key(call: Call) -> dict[str, Any]:
+    """Return the fact of a hashed idempotency key, which a call keeps until it has its answer."""
+    if call.kind != "step" or call.detail is None or "idempotency_key" not in call.detail:
+        return {}
+    return {"idempotency_key": call.facts["idempotency_key"]}
+
+
 def _facts(facts: dict[str, Any]) -> b.Json | None:
     known = {name: value for name, value in facts.items() if value is not None}
     return orjson.dumps(known).decode() if known else None
@@ -93,9 +110,9 @@ def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
     if body.outcome == "succeeded":
         return Call(call.kind, call.position, call.digest, "succeeded", call.attempt, seq, output)
     if body.outcome == "failed":
-        return replace(call, status="failed", seq=seq, error=body.error, detail=None)
+        return replace(call, status="failed", seq=seq, error=body.error, detail=_facts(hashed_key(call)))
     if body.outcome == "retry":
-        facts = _facts({"retry_at_us": body.retry_at_us})
+        facts = _facts({**hashed_key(call), "retry_at_us": body.retry_at_us})
         return replace(call, seq=seq, error=body.error or "null", detail=facts)
     return None
 
@@ -111,7 +128,8 @@ def whole_attempt(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
         budget = reserve(draft.budget, body)
     except AMOUNT_ERRORS:
         return illegal("an estimate has amounts by dimension")
-    call = Call("step", position, digest, "started", body.attempt, draft.call_seq + 1)
+    detail = _facts(key_of_step(body))
+    call = Call("step", position, digest, "started", body.attempt, draft.call_seq + 1, None, None, detail)
     ended = _ended(call, body, body.output, draft.call_seq + 1)
     return charge_end(draft, body, ended, limits, budget or draft.budget)
 

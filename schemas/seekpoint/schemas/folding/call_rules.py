@@ -18,7 +18,9 @@ from seekpoint.schemas.folding.attempt_rules import (
     begin_wait,
     close_call,
     end_attempt,
+    hashed_key,
     illegal,
+    key_of_step,
     put_call,
     take_mail,
     whole_attempt,
@@ -37,7 +39,7 @@ __all__ = ["CALL_RULES", "record_write"]
 
 # --- steps, decisions, samples ----------------------------------------------------------------------------------------
 def _start_step(draft: Draft, body: b.StepStarted, limits: Limits) -> Misfit:
-    return begin_call(draft, body, limits, "step", "started", {})
+    return begin_call(draft, body, limits, "step", "started", key_of_step(body))
 
 
 def _end_step(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
@@ -172,7 +174,7 @@ def _reopened(call: Call, seq: int) -> Call:
     if call.kind == "child":
         detail = orjson.dumps({**call.facts, "set_aside": True}).decode()
         return replace(call, status="started", seq=seq, output=None, error=None, detail=detail)
-    detail = orjson.dumps({"attempts_before": call.attempt}).decode()
+    detail = orjson.dumps({**hashed_key(call), "attempts_before": call.attempt}).decode()
     return replace(call, status="started", seq=seq, error=call.error or "null", detail=detail)
 
 

@@ -270,7 +270,7 @@ class Attempts(msgspec.Struct):
         place, work = self.place, self.work
         return {
             "position": place.position, "name": work.name, "digest": work.digest, "arguments": work.arguments_json,
-            "idempotency_key": self.process.idempotency_key(place.key), "started_at_us": self.began_at_us,
+            "idempotency_key": self.process.idempotency_key(place.key, place.record), "started_at_us": self.began_at_us,
             "estimate": self._estimate(),
         }  # fmt: skip
 
@@ -282,7 +282,7 @@ class Attempts(msgspec.Struct):
         process, place, work = self.process, self.place, self.work
         options = work.options
         if _KEY_PARAMETER not in options and _takes_key(work.call):
-            options = {**options, _KEY_PARAMETER: process.idempotency_key(place.key)}
+            options = {**options, _KEY_PARAMETER: process.idempotency_key(place.key, place.record)}
         self.asked = 0
         with process.matcher.inside(place, **self.body) as scope:
             try:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from hashlib import blake2b
 
-from seekpoint.producers.durable.idempotency_keys import idempotency_key
+from seekpoint.producers.durable.idempotency_keys import call_identity
 from seekpoint.producers.durable.session import Session
 from seekpoint.producers.durable.waits.waiting import Waiting
 from seekpoint.schemas import bodies as b
@@ -71,7 +71,7 @@ class Children:
 
     async def request_cancel(self, key: str, child_id: str) -> None:
         """Send a request to cancel to one child. All requests of one parent count as one."""
-        name = f"{idempotency_key(self._session, key)}\0cancel"
+        name = f"{call_identity(self._session, key)}\0cancel"
         body = b.CancelRequested(f"its parent {self._session.process_id} was cancelled")
         await self._session.append_external(child_id, body, entry_id=blake2b(name.encode(), digest_size=16).digest())
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.call_results import Versioned
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
+from seekpoint.producers.durable.idempotency_keys import call_identity
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.session import SharedValue
@@ -102,7 +103,7 @@ class ProcessShared:
 
     async def _set(self, place: CallPlace, digest: str, text: Json, expected: int) -> int:
         process = self._process
-        request = f"{process.idempotency_key(place.key)}\0{digest}"
+        request = f"{call_identity(process.session, place.key)}\0{digest}"
         try:
             version = await self._shared.set_text(
                 text, expected, process.process_id, blake2b(request.encode(), digest_size=16).digest()
