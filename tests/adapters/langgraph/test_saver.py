@@ -318,6 +318,59 @@ async def test_nothing_is_pickled(saver: SeekpointSaver, log: MemoryLog) -> None
     assert await saver.aget_tuple(THREAD) is None
 
 
+class Unwrapped:
+    """A serializer of a user, around another one."""
+
+    def __init__(self, serde: Any) -> None:
+        self.serde = serde
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Write as the inner one."""
+        typed: tuple[str, bytes] = self.serde.dumps_typed(obj)
+        return typed
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Read as the inner one."""
+        return self.serde.loads_typed(data)
+
+
+async def test_a_serializer_that_builds_what_a_value_names_is_refused() -> None:
+    """LangGraph's permissive default runs code that a stored value names, wherever it stands inside another one."""
+    strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+    permissive = [JsonPlusSerializer(), JsonPlusSerializer(allowed_msgpack_modules=None, allowed_json_modules=True)]
+    async with Node.in_memory() as node:
+        for inner in permissive:
+            for serde in (inner, EncryptedSerializer(Plain(), inner), Unwrapped(EncryptedSerializer(Plain(), inner))):
+                with pytest.raises(InvalidSetting, match="builds any type"):
+                    SeekpointSaver(node, serde=serde)
+        for serde in (
+            strict,
+            EncryptedSerializer(Plain(), strict),
+            JsonPlusSerializer(allowed_msgpack_modules=[Plain]),
+        ):
+            SeekpointSaver(node, serde=serde)
+
+
+def test_langgraph_says_which_types_its_serializer_builds() -> None:
+    """The check of a serializer reads these private names; a release without them must be noticed here."""
+    assert (JsonPlusSerializer()._allowed_msgpack_modules, JsonPlusSerializer()._allowed_json_modules) == (True, None)
+
+
+async def test_a_saver_with_a_cipher_reads_nothing_plain(log: MemoryLog) -> None:
+    """Whoever may write the journal and has no key cannot write a value that the graph reads."""
+    async with Node.in_memory(log) as node:
+        await put(SeekpointSaver(node), {"a": 1}, {"a": "1"})
+        ciphered = SeekpointSaver(
+            node, serde=EncryptedSerializer(Plain(), JsonPlusSerializer(allowed_msgpack_modules=None))
+        )
+        with pytest.raises(UndecodableRecord, match="not encrypted"):
+            await ciphered.aget_tuple(THREAD)
+        await put(ciphered, {"a": None}, {"a": "2"})
+        found = await ciphered.aget_tuple(THREAD)
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"a": None}
+
+
 async def test_a_serializer_that_cannot_read_a_value_says_so(log: MemoryLog) -> None:
     """The types in the journal are those of the serializer that wrote them."""
 
@@ -326,7 +379,7 @@ async def test_a_serializer_that_cannot_read_a_value_says_so(log: MemoryLog) -> 
             return "odd", b""
 
     async with Node.in_memory(log) as node:
-        await put(SeekpointSaver(node, serde=Odd()), {"a": 1}, {"a": "1"})
+        await put(SeekpointSaver(node, serde=Odd(allowed_msgpack_modules=None)), {"a": 1}, {"a": "1"})
         with pytest.raises(UndecodableRecord, match="'odd'"):
             await SeekpointSaver(node).aget_tuple(THREAD)
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ormsgpack
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -227,6 +228,37 @@ async def test_an_encrypted_store_stays_encrypted(store: Store, monkeypatch: pyt
         async with Node.in_memory() as node:
             report = (await imported(node, store))["t"]
             assert (report.status, "LANGGRAPH_AES_KEY" in str(report.error)) == ("refused", True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "key", "why"),
+    [
+        ("msgpack+aes", b"x" * 40, "", "LANGGRAPH_AES_KEY"),
+        ("odd", b"x", "", "does not write"),
+        ("msgpack", ormsgpack.packb(ormsgpack.Ext(9, b"x")), "", "damaged"),
+        ("msgpack", b"\xc1", "", "damaged"),
+        ("json", b"{", "", "damaged"),
+        ("msgpack", ormsgpack.packb("plain"), "0123456789abcdef", "not encrypted"),
+    ],
+)
+async def test_what_the_import_cannot_read_it_does_not_copy(
+    store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, key: str, why: str
+) -> None:
+    """A write whose bytes nobody has looked into is refused with its thread, and nothing of it is written."""
+    if key:
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
+    strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+    with store.saver(EncryptedSerializer.from_pycryptodome_aes(strict, key=key.encode()) if key else None) as saver:
+        written(saver, "t", [(5, "", {}, [("t1", "b", "word")]), (0, "", {}, [])])
+    store.execute(
+        "UPDATE writes SET type = :kind, value = :data",
+        "UPDATE checkpoint_writes SET type = %(kind)s, blob = %(data)s", {"kind": kind, "data": data},
+    )  # fmt: skip
+    log = MemoryLog()
+    async with Node.in_memory(log) as node:
+        report = (await imported(node, store))["t"]
+        assert (report.status, why in str(report.error)) == ("refused", True), report.error
+        assert size_of(log) == 0
 
 
 async def test_what_older_supersteps_sent_is_a_value_of_the_next_checkpoint(postgres: str) -> None:

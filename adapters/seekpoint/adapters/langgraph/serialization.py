@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from seekpoint.errors import InvalidSetting, UndecodableRecord, UnserializableValue
@@ -21,13 +20,25 @@ def strict_serializer(allow: Iterable[type | tuple[str, str]] = ()) -> JsonPlusS
 
 
 def checked_serializer(serde: SerializerProtocol) -> SerializerProtocol:
-    """Return ``serde``. Raises ``InvalidSetting`` for one that falls back to pickle: loading it would run any code."""
-    inner = serde.serde if isinstance(serde, EncryptedSerializer) else serde
-    if getattr(inner, "pickle_fallback", False):
+    """Return ``serde``. Raises ``InvalidSetting`` if it, or one inside it, would run code that a stored value names."""
+    inner: Any = serde
+    while (within := getattr(inner, "serde", None)) is not None:  # of a serializer that encrypts, or adapts another
+        inner = within
+    if getattr(inner, "pickle_fallback", False) or not hasattr(inner, "loads_typed"):
         raise InvalidSetting(
             "a journal holds no pickles, because loading one runs any code", setting="serde",
             hint="use the default serializer, and name your own types in allow=[...]",
         )  # fmt: skip
+    # An attribute that LangGraph renames counts as permissive.
+    if isinstance(inner, JsonPlusSerializer) and any(
+        getattr(inner, f"_allowed_{form}_modules", True) is True for form in ("msgpack", "json")
+    ):
+        raise InvalidSetting(
+            "this serializer builds any type that a stored value names, so whoever may write the journal runs code",
+            setting="serde",
+            hint="pass JsonPlusSerializer(allowed_msgpack_modules=[your types] or None), for encryption inside "
+            "EncryptedSerializer.from_pycryptodome_aes(...)",
+        )
     return serde
 
 
@@ -44,11 +55,17 @@ def dumped(serde: SerializerProtocol, value: Any, what: str, name: str) -> tuple
 
 
 def loaded(serde: SerializerProtocol, kind: str, data: str | bytes) -> Any:
-    """Return a value that ``dumped`` has written. Raises ``UndecodableRecord`` for a type that is not allowed."""
+    """Return a value that ``dumped`` has written.
+
+    Raises ``UndecodableRecord`` for a type that is not allowed, and for plain data where the saver has a cipher: who
+    does not know the key must not be able to write what the graph reads.
+    """
     try:
+        if "+" not in kind and getattr(serde, "cipher", None) is not None:
+            raise ValueError("it is not encrypted, and the saver has a cipher")
         return serde.loads_typed((kind, a2b_base64(data) if isinstance(data, str) else data))
-    except (NotImplementedError, ValueError) as exc:  # of base64, or of a cipher with another key
+    except Exception as exc:  # of base64, a cipher with another key, or a type that the serializer does not know
         raise UndecodableRecord(
-            f"the saver's serializer cannot read a stored value of the type {kind!r}: {exc}",
+            f"the saver's serializer cannot read a stored value of the type {kind[:40]!r}: {exc}",
             hint="open the saver with the serializer that wrote it",
         ) from exc  # fmt: skip

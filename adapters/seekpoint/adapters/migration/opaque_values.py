@@ -15,6 +15,8 @@ __all__ = ["Cipher", "Opaque", "OpaqueSerializer", "Typed", "are_equal", "cipher
 
 Typed = tuple[str, bytes]
 """The serializer's type, and its bytes."""
+_EXTENSIONS = range(8)
+"""The numbers of the extensions of MessagePack that LangGraph's serializer writes."""
 
 
 class Cipher(Protocol):
@@ -29,14 +31,18 @@ class Cipher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value that is compared by its bytes: an extension of MessagePack, or an encrypted value without a key."""
+    """A value that is compared by its bytes: an extension of MessagePack by which LangGraph writes a type."""
 
-    type: int | str
+    type: int
     data: bytes
 
 
 class OpaqueSerializer:
-    """Reads values for a comparison. It never builds an object and never loads a pickle."""
+    """Reads values for a comparison. It never builds an object and never loads a pickle.
+
+    What it cannot read is not copied either: ``Refused`` for an encrypted value without its key, a plain one where
+    there is a key, a type that LangGraph's serializer does not write, and bytes that are not of their type.
+    """
 
     def __init__(self, cipher: Cipher | None = None) -> None:
         self.cipher = cipher
@@ -44,17 +50,35 @@ class OpaqueSerializer:
     def loads_typed(self, data: Typed) -> Any:
         """Return plain data, with ``Opaque`` for each value that is no plain data."""
         kind, content = self.opened(data)
-        if "+" in kind:
-            return Opaque(kind, content)
         if kind == "null":
             return None
         if kind in ("bytes", "bytearray"):
             return content
-        if kind == "json":
-            return json.loads(content)
-        if kind == "msgpack":
-            return ormsgpack.unpackb(content, ext_hook=Opaque, option=ormsgpack.OPT_NON_STR_KEYS)
-        raise NotImplementedError(f"unknown type {kind}")
+        try:
+            if kind == "json":
+                return json.loads(content)
+            if kind == "msgpack":
+                return ormsgpack.unpackb(content, ext_hook=_typed, option=ormsgpack.OPT_NON_STR_KEYS)
+        except (ValueError, RecursionError) as exc:
+            raise Refused(
+                f"a value of the source is damaged: {exc}",
+                kind=kind,
+                hint="restore the source, or leave the thread out",
+            ) from exc
+        raise Refused(
+            "a value of the source has a type that LangGraph's serializer does not write", kind=kind[:40],
+            hint="write it with LangGraph's own serializer, or leave the thread out",
+        )  # fmt: skip
+
+    def checked(self, data: Typed) -> Typed:
+        """Return a value that can be read, as it is stored. Raises ``Refused`` for any other."""
+        if self.cipher is not None and "+" not in data[0]:
+            raise Refused(
+                "a value of the source is not encrypted, and LANGGRAPH_AES_KEY is set", kind=data[0][:40],
+                hint="unset LANGGRAPH_AES_KEY if the source is not encrypted; else leave the thread out",
+            )  # fmt: skip
+        self.loads_typed(data)
+        return data
 
     def dumps_typed(self, obj: Any) -> Typed:
         """Write plain data. Integers beyond 64 bits are JSON."""
@@ -67,8 +91,13 @@ class OpaqueSerializer:
     def opened(self, data: Typed) -> Typed:
         """Return a value that is no longer encrypted, if there is a key."""
         kind, content = data
-        if "+" not in kind or self.cipher is None:
+        if "+" not in kind:
             return data
+        if self.cipher is None:
+            raise Refused(
+                "a value of the source is encrypted", kind=kind[:40],
+                hint="set LANGGRAPH_AES_KEY to the key of the source",
+            )  # fmt: skip
         inner, _, name = kind.partition("+")
         try:
             return inner, self.cipher.decrypt(name, content)
@@ -120,6 +149,10 @@ def _packed(value: Any) -> bytes:
 def _extension(value: Any) -> Any:
     if not isinstance(value, Opaque):
         raise TypeError(type(value).__name__)
-    if isinstance(value.type, int):
-        return ormsgpack.Ext(value.type, value.data)
-    return [value.type, value.data]
+    return ormsgpack.Ext(value.type, value.data)
+
+
+def _typed(code: int, data: bytes) -> Opaque:
+    if code not in _EXTENSIONS:
+        raise ValueError(f"LangGraph has no extension of MessagePack with the number {code}")
+    return Opaque(code, data)

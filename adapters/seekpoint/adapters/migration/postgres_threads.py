@@ -180,7 +180,9 @@ class PostgresThread:
             " WHERE c.thread_id = %s AND c.checkpoint_ns = %s AND c.checkpoint_id = %s",
             (self._thread_id, ns, checkpoint_id),
         )
-        return {channel: (kind, bytes(blob or b"")) for channel, kind, blob in rows if kind != "empty"}
+        return {
+            channel: self._serde.checked((kind, bytes(blob or b""))) for channel, kind, blob in rows if kind != "empty"
+        }
 
     def _sends(self, parent_id: str) -> list[Typed]:
         rows = self._base.execute(
@@ -197,7 +199,7 @@ class PostgresThread:
             (self._thread_id, ns, checkpoint_id),
         )
         return [
-            SourceWrite(task_id, path, idx, channel, (kind or "", bytes(blob)))
+            SourceWrite(task_id, path, idx, channel, self._serde.checked((kind or "", bytes(blob))))
             for task_id, path, idx, channel, kind, blob in rows
         ]
 

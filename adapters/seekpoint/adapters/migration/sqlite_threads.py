@@ -121,6 +121,6 @@ class SqliteThread:
                 hint="the source is damaged: restore it",
             )  # fmt: skip
         return [
-            SourceWrite(task_id, path, idx, channel, (kind or "", value or b""))
+            SourceWrite(task_id, path, idx, channel, self._serde.checked((kind or "", value or b"")))
             for task_id, path, idx, channel, kind, value in rows
         ]
