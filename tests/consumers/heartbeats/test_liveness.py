@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seekpoint.consumers.heartbeats.heartbeat import CLAIMS_A_PAGE
+from seekpoint.consumers.heartbeats.heartbeat import CLAIMS_A_PAGE, from_records, to_records
 from seekpoint.consumers.heartbeats.host import HostProcess
 from seekpoint.consumers.heartbeats.liveness import (
     Heartbeat,
@@ -257,6 +258,21 @@ def test_pages_of_another_boot_do_not_count_and_go_with_the_node() -> None:
     assert len(again.read().heartbeats["node-1"].claim_ids) == 10
     store.withdraw("node-1")
     assert log.table("nodes").items() == {}
+
+
+def test_forged_heads_cost_no_more_than_their_records() -> None:
+    """A head that names a billion pages has those that exist, and one under another node's key is none."""
+    honest = many(5_000).to_bytes(pages=16)
+    forged = many(1, beat=99).to_bytes(pages=1 << 60)
+    items = {f"node-{at}".encode(): forged.replace(b"node-1", f"node-{at}".encode()) for at in range(2, 500)}
+    head, pages = to_records(many(5_000))
+    assert head == honest
+    started = time.process_time()
+    found = from_records({**items, b"node-1": head, **pages, b"node-0": many(1, boot_id="evil", beat=99).to_bytes()})
+    assert time.process_time() - started < 2.0
+    assert set(found["node-1"].claim_ids) == set(many(5_000).claim_ids)
+    assert "node-0" not in found
+    assert found["node-2"].claim_ids == ()
 
 
 @pytest.mark.parametrize("count", [1, 5_000])

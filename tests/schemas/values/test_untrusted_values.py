@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from any_values import values
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.errors import LimitExceeded, SeekpointError, UndecodableRecord
+from seekpoint.schemas.errors import LimitExceeded, SeekpointError, UndecodableRecord, UnserializableValue
 from seekpoint.schemas.values.json_values import check, dump, load
 
 HOSTILE = {
@@ -81,6 +81,20 @@ class TestUntrusted:
         members = ",".join(f'{{"$int":"{factor * (2**61 - 1)}"}}' for factor in range(2, 30_000))
         with pytest.raises(UndecodableRecord, match="collide"):
             check('{"$set":[' + members + "]}")
+
+    @pytest.mark.parametrize("kind", ["$set", "$frozenset"])
+    def test_a_set_of_which_a_part_collides_is_refused(self, kind: str) -> None:
+        """Members with other hashes do not hide thousands with the same one."""
+        odd = [f'{{"$int":"{factor * (2**61 - 1)}"}}' for factor in range(5_000, 25_000)]
+        with pytest.raises(UndecodableRecord, match="collide"):
+            check(f'{{"{kind}":[' + ",".join([*odd, *map(str, range(1, 30_000))]) + "]}")
+
+    def test_a_set_that_no_reader_takes_is_not_written(self) -> None:
+        """As many members as readers take round-trip; one more is refused where it is written."""
+        members = {factor * (2**61 - 1) for factor in range(64)}
+        assert load(dump(members)) == members
+        with pytest.raises(UnserializableValue, match="of one hash"):
+            dump(members | {64 * (2**61 - 1)} | set(range(1, 500)))
 
     def test_the_last_value_of_a_repeated_key_counts(self) -> None:
         """As in JavaScript and in most JSON readers; dump never repeats a key."""

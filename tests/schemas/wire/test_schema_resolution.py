@@ -139,14 +139,68 @@ def test_broken_bytes_of_another_schema_give_an_entry_or_one_error(entry: Entry,
     ],
     ids=["huge", "huge negative", "empty items", "endless", "fifty million"],
 )
-def test_blocks_of_empty_items_are_refused(tail: bytes) -> None:
+def test_blocks_of_missing_items_are_refused(tail: bytes) -> None:
     """An item takes at least a byte, so five bytes never become fifty million items."""
-    nulls = {"name": "nulls", "type": {"type": "array", "items": "null"}, "default": []}
-    fingerprint, schema = changed(lambda schema: body_of(schema, "ContextCleared")["fields"].append(nulls))
+    flags = {"name": "flags", "type": {"type": "array", "items": "boolean"}, "default": []}
+    fingerprint, schema = changed(lambda schema: body_of(schema, "ContextCleared")["fields"].append(flags))
     data = b"\xc3\x01" + fingerprint + encode(own(1, b.ContextCleared()))[10:] + tail
     started = time.process_time()
     assert decode_or_none(data, codec_for(fingerprint, schema)) is None
     assert time.process_time() - started < DECODE_SECONDS_MAX
+
+
+def nested_records(width: int, depth: int) -> dict[str, Any]:
+    """Return a type of ``width ** depth`` parts: each record has another one ``width`` times."""
+    kind: Any = {"type": "record", "name": "L0", "fields": []}
+    for level in range(1, depth):
+        parts = [{"name": f"f{at}", "type": f"L{level - 1}" if at else kind} for at in range(width)]
+        kind = {"type": "record", "name": f"L{level}", "fields": parts}
+    return {"name": "free", "type": kind, "default": {}}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "array", "items": "null"},
+        {"type": "map", "values": "null"},
+        {"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}},
+        {"type": "fixed", "name": "None", "size": 0},
+        {"type": "fixed", "name": "Back", "size": -2},
+        "null",
+        nested_records(10, 9)["type"],
+    ],
+    ids=["nulls", "map", "empty records", "nothing", "backwards", "null", "billions"],
+)
+def test_a_schema_with_parts_that_cost_no_byte_is_refused(kind: Any) -> None:
+    """The bytes of a record bound its parts. Such a schema would have billions of them in no bytes."""
+    fingerprint, schema = changed(
+        lambda schema: body_of(schema, "ContextCleared")["fields"].append({"name": "free", "type": kind})
+    )
+    started = time.process_time()
+    with pytest.raises(JournalMismatch, match="byte"):
+        codec_for(fingerprint, schema).decode(b"\xc3\x01" + fingerprint + encode(own(1, b.ContextCleared()))[10:])
+    assert time.process_time() - started < DECODE_SECONDS_MAX
+
+
+def test_a_schema_of_half_a_million_characters_is_refused() -> None:
+    """Compiling it would take longer than reading thousands of entries."""
+    fingerprint, schema = changed(lambda schema: body_of(schema, "ContextCleared").update(name="x" * (1 << 19)))
+    with pytest.raises(JournalMismatch, match="characters"):
+        codec_for(fingerprint, schema).decode(b"\xc3\x01" + fingerprint + encode(own(1))[10:])
+
+
+def test_a_chain_of_records_does_not_overflow_the_stack() -> None:
+    """A record names the one before it, thousands of times: its value is deeper than any reader may go."""
+    chain: list[Any] = [{"type": "record", "name": "C0", "fields": [{"name": "f", "type": "int"}]}]
+    chain += [
+        {"type": "record", "name": f"C{level}", "fields": [{"name": "f", "type": f"C{level - 1}"}]}
+        for level in range(1, 3_000)
+    ]
+    fingerprint, schema = changed(
+        lambda schema: body_of(schema, "ContextCleared")["fields"].append({"name": "chain", "type": chain})
+    )
+    data = b"\xc3\x01" + fingerprint + encode(own(1, b.ContextCleared()))[10:] + wire_long(2_999) + b"\0"
+    assert decode_or_none(data, codec_for(fingerprint, schema)) is None
 
 
 def test_an_unknown_fingerprint_re_reads_the_schemas_and_is_then_poison() -> None:

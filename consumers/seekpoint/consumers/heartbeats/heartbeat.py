@@ -21,8 +21,6 @@ __all__ = ["CLAIMS_A_PAGE", "Heartbeat", "WorkerStatus", "from_records", "to_rec
 CLAIMS_A_PAGE = 1_000
 """About 34 kB of JSON, which is written again for one more claim."""
 
-_PAGES_MAX = 1 << 16
-
 
 class WorkerStatus(FrozenStruct, frozen=True, kw_only=True):
     """What a worker says of itself in its node's heartbeat."""
@@ -74,7 +72,7 @@ class Heartbeat(FrozenStruct, frozen=True):
         try:
             raw = orjson.loads(data)
             claims = tuple(map(bytes.fromhex, raw["claim_ids"]))
-            pages = min(int(raw.get("pages", 0)), _PAGES_MAX)
+            pages = int(raw.get("pages", 0))
             process, worker = _process(raw.get("process")), _worker(raw.get("worker"))
             return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]), pages, process, worker)
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
@@ -111,35 +109,45 @@ def to_records(heartbeat: Heartbeat) -> tuple[bytes, dict[bytes, bytes]]:
 
 
 def from_records(items: Mapping[bytes, bytes]) -> dict[str, Heartbeat]:
-    """Return the heartbeats in these records, by node. Records in another format (a newer node's) are left out."""
+    """Return the heartbeats in these records, by node. Records in another format (a newer node's) are left out.
+
+    Only pages that exist are counted, whatever number a head names. A head under the key of another node is none.
+    """
+    pages: dict[bytes, list[bytes]] = {}
+    for key, data in items.items():
+        if b"\0" in key:
+            pages.setdefault(key.rpartition(b"\0")[0], []).append(data)
     found = {}
     for key, data in items.items():
         if b"\0" in key:
             continue
         try:
             heartbeat = Heartbeat.from_bytes(data)
-            count = heartbeat.pages
-            pages = [_claims(items.get(_key(heartbeat.node_id, count, at)), heartbeat) for at in range(count)]
-        except JournalMismatch:
+            if heartbeat.node_id.encode() != key:
+                continue
+            if heartbeat.pages:
+                own = pages.get(_group(heartbeat.node_id, heartbeat.pages), ())
+                whole = tuple(claim for page in own for claim in _claims(page, heartbeat))
+                heartbeat = replace(heartbeat, claim_ids=whole, pages=0)
+        except (JournalMismatch, UnicodeEncodeError):
             continue
-        if pages:
-            whole = tuple(claim for page in pages for claim in page)
-            heartbeat = replace(heartbeat, claim_ids=whole, pages=0)
         found[heartbeat.node_id] = heartbeat
     return found
 
 
+def _group(node_id: str, count: int) -> bytes:
+    return f"{node_id}\0{count}".encode()
+
+
 def _key(node_id: str, count: int, at: int) -> bytes:
-    return f"{node_id}\0{count}\0{at}".encode()
+    return _group(node_id, count) + f"\0{at}".encode()
 
 
 def _page(boot_id: str, claims: Sequence[bytes]) -> bytes:
     return orjson.dumps({"boot_id": boot_id, "claim_ids": [claim.hex() for claim in sorted(claims)]})
 
 
-def _claims(page: bytes | None, heartbeat: Heartbeat) -> list[bytes]:
-    if page is None:
-        return []
+def _claims(page: bytes, heartbeat: Heartbeat) -> list[bytes]:
     try:
         raw = orjson.loads(page)
         return list(map(bytes.fromhex, raw["claim_ids"])) if raw["boot_id"] == heartbeat.boot_id else []

@@ -6,7 +6,8 @@ A user's own object of one member with such a key is wrapped, to tell them apart
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import isfinite
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ DEPTH_MAX: Final = 128
 _OBJECT: Final = "$object"
 _INEXACT: Final = 2**53
 """The first integer that readers with double-precision numbers cannot represent exactly."""
+_SAME_HASH_MAX: Final = 64
+"""How many members of a set may have one hash."""
 
 Path = tuple[Any, ...]
 """The path to a value, last step first: ``(step, (step, ()))``. It is formatted only for an error."""
@@ -139,6 +142,8 @@ class _Encoder:
     def _set(self, value: Any, path: Path, depth: int) -> object:
         self._enter(1, path, depth)
         self._enter(len(value), path, depth + 1)
+        if _has_colliding_members(value):  # no reader would take it
+            raise _unserializable(f"a set with more than {_SAME_HASH_MAX} members of one hash", path, "use a list")
         met = self._models_met
         members = [self.encode(item, (..., path), depth + 2) for item in value]
         if met != self._models_met:  # what a model becomes cannot be in a set: its annotation makes one of a list
@@ -206,13 +211,17 @@ def _items(value: list[Any], depth: int) -> list[Any]:
 
 
 def _set_of(members: list[Any]) -> set[Any]:
-    # A set of n members with colliding hashes costs n squared, so the hashes are compared first.
-    if len(members) > 64 and len(set(map(hash, members))) * 2 < len(members):
+    if _has_colliding_members(members):
         raise ValueError("its members' hashes collide")
     found = set(members)
     if len(found) != len(members):
         raise ValueError("a member is there twice")
     return found
+
+
+def _has_colliding_members(members: Collection[Any]) -> bool:
+    """Return whether a set of these members costs the square of their number: too many have one hash."""
+    return len(members) > _SAME_HASH_MAX and max(Counter(map(hash, members)).values()) > _SAME_HASH_MAX
 
 
 _BUILDERS: Mapping[str, Callable[[list[Any]], object]] = {

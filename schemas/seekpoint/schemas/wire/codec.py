@@ -126,7 +126,7 @@ class Codec:
                 entry = _decode_current(data, self.limits, is_large)
             else:
                 entry = self._decode_other(data, is_large)
-        except (ValueError, IndexError, LimitExceeded, InvalidName) as exc:
+        except (ValueError, IndexError, LimitExceeded, InvalidName, RecursionError) as exc:
             raise UndecodableRecord(f"not an entry: {exc or type(exc).__name__}") from exc
         if type(entry[-1]) is Seeded:
             self._check_fold_version(entry[-1])

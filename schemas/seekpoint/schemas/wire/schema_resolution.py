@@ -31,6 +31,8 @@ EntryReader: TypeAlias = Callable[[bytes, int, bool], tuple[Entry, int]]
 _BODIES = {body.__name__: body for body in BODIES}
 _ENVELOPE_DEFAULTS: Mapping[str, Any] = dict.fromkeys(Entry._fields) | {"epoch": 0, "ts": 0}
 _REQUIRED = ("id", "process_id", "body")
+_TEXT_MAX = 1 << 19
+"""Fifteen times the length of this release's schema."""
 
 
 def entry_reader(text: str, fingerprint: bytes) -> EntryReader:
@@ -40,6 +42,8 @@ def entry_reader(text: str, fingerprint: bytes) -> EntryReader:
     ``JournalMismatch`` if it is no schema of entries.
     """
     try:
+        if len(text) > _TEXT_MAX:
+            raise ValueError(f"a schema of more than {_TEXT_MAX} characters")
         schema = json.loads(text)
         return _entry_reader(strip_metadata(schema), _known_format(schema))
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as exc:
@@ -180,8 +184,21 @@ def _union(branches: list[tuple[str, Get]]) -> Get:
     return get_union
 
 
+def _paid_reader(schema: Any, named: dict[str, Get | None]) -> Get:
+    """Return the reader of a part of a value. Each part must cost a byte, so the record's length limits their number.
+
+    Otherwise a small schema nests types that cost none, and one record has billions of parts.
+    """
+    get = compiled_reader(schema, named)
+    if get in (_get_null, _get_empty):
+        raise ValueError(f"a part that costs no byte: {str(schema)[:80]}")
+    return get
+
+
 def _record(schema: Any, named: dict[str, Get | None]) -> Get:
-    members = [(str(field["name"]), compiled_reader(field["type"], named)) for field in schema["fields"]]
+    members = [(str(field["name"]), _paid_reader(field["type"], named)) for field in schema["fields"]]
+    if not members:
+        return _get_empty
 
     def get_record(data: bytes, at: int) -> tuple[Any, int]:
         values = {}
@@ -193,7 +210,9 @@ def _record(schema: Any, named: dict[str, Get | None]) -> Get:
 
 
 def _fixed(schema: Any, named: dict[str, Get | None]) -> Get:
-    return _raw(int(schema["size"]))
+    if (size := int(schema["size"])) < 1:
+        raise ValueError("a fixed type without a byte")
+    return _raw(size)
 
 
 def _enum(schema: Any, named: dict[str, Get | None]) -> Get:
@@ -209,11 +228,11 @@ def _enum(schema: Any, named: dict[str, Get | None]) -> Get:
 
 
 def _array(schema: Any, named: dict[str, Get | None]) -> Get:
-    return partial(_blocks, compiled_reader(schema["items"], named))
+    return partial(_blocks, _paid_reader(schema["items"], named))
 
 
 def _map(schema: Any, named: dict[str, Get | None]) -> Get:
-    get_value = compiled_reader(schema["values"], named)
+    get_value = _paid_reader(schema["values"], named)
 
     def get_member(data: bytes, at: int) -> tuple[Any, int]:
         key, at = get_text(data, at)
@@ -228,7 +247,7 @@ def _map(schema: Any, named: dict[str, Get | None]) -> Get:
 
 
 def _blocks(get: Get, data: bytes, at: int) -> tuple[Any, int]:
-    """Read the items of an array or a map. Each must take a byte, so the record's length limits any count in it."""
+    """Read the items of an array or a map. Each takes a byte, so the record's length limits any count in it."""
     items: list[Any] = []
     while True:
         count, at = get_long(data, at)
@@ -238,10 +257,7 @@ def _blocks(get: Get, data: bytes, at: int) -> tuple[Any, int]:
             count = -count
             _, at = get_long(data, at)
         for _ in range(count):
-            before = at
             item, at = get(data, at)
-            if at == before:
-                raise ValueError("an item without a byte")
             items.append(item)
 
 
@@ -268,6 +284,10 @@ def _number(layout: str) -> Get:
 
 def _get_null(data: bytes, at: int) -> tuple[Any, int]:
     return None, at
+
+
+def _get_empty(data: bytes, at: int) -> tuple[Any, int]:
+    return {}, at
 
 
 def _get_bytes(data: bytes, at: int) -> tuple[Any, int]:
