@@ -247,7 +247,7 @@ def _folded(history: list[Entry]) -> State:
 def main() -> int:
     """The command line; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("release", help="the version that is about to be released: 0.1.0")
+    parser.add_argument("release", help="the version that is about to be released: 0.2.0")
     parser.add_argument("--force", action="store_true", help="replace a file that no release has shipped yet")
     options = parser.parse_args()
     file = FOLDER / f"{options.release}.json"

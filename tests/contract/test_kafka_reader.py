@@ -26,7 +26,7 @@ from seekpoint.schemas.errors import (
     TransactionOpen,
 )
 from seekpoint.schemas.log.log_ports import LogReader
-from seekpoint.schemas.log.manifest import MANIFEST_KEY
+from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY
 
 pytestmark = pytest.mark.cluster
 
@@ -161,7 +161,7 @@ def test_a_journal_of_a_newer_format_is_not_read(bench: KafkaBench) -> None:
     """A typed stop; it goes on once the manifest is one that is known."""
     table = bench.reader.table("schemas")
     manifest = table.items()[MANIFEST_KEY]
-    table.put(MANIFEST_KEY, manifest.replace(b'"format":1', b'"format":99'))
+    table.put(MANIFEST_KEY, manifest.replace(b'"format":%d' % FORMAT, b'"format":99'))
     newer = bench.other()
     with pytest.raises(NewerFormat):
         newer.watermarks(0)

@@ -20,7 +20,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, NewerFormat, ViewRefused, ViewUnavailable
 from seekpoint.schemas.state.conversation import Conversation
-from seekpoint.schemas.state.process_state import Draft
+from seekpoint.schemas.state.process_state import FOLD_VERSION, Draft
 from view_contract import FieldwiseViewContract
 from view_journal import KEY, OTHER, Journal, full_state
 
@@ -192,7 +192,7 @@ def test_a_view_or_a_state_of_a_newer_format_stops_the_reader(server: OwnValkey,
     _write(journal, KEY, 0)
     (heads,) = [key for key in _keys(server) if key.endswith(b":heads")]
     (checks,) = [key for key in _keys(server) if key.endswith(b":checks")]
-    newer = server.client.hget(heads, KEY).replace(b'"v":1', b'"v":99')
+    newer = server.client.hget(heads, KEY).replace(b'"v":%d' % FOLD_VERSION, b'"v":99')
     rest = server.client.hget(checks, KEY).split(b":", 1)[1]
     server.client.hset(heads, KEY, newer)
     server.client.hset(checks, KEY, head_check(KEY, newer) + b":" + rest)
@@ -383,7 +383,7 @@ def test_a_view_of_an_older_fold_is_none_and_one_of_a_newer_stops_everybody(
     """The one is made anew by a projector of this version; the other is another's, and never made anew by an older."""
     journal = Journal(store)
     assert _write(journal, KEY, 0)
-    monkeypatch.setattr("seekpoint.consumers.view.redis_view.FOLD_VERSION", 2)
+    monkeypatch.setattr("seekpoint.consumers.view.redis_view.FOLD_VERSION", FOLD_VERSION + 1)
     assert store.meta(journal.partition) is None
     assert store.look_up(journal.partition, KEY) == ViewLookup(None, None, None)
     assert store.offset_of(journal.partition, KEY) == (None, None)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from seekpoint.schemas.late_names import late_names
 
 if TYPE_CHECKING:
-    from seekpoint.compose.creation import check_topics, check_topics_sync, create_topics, create_topics_sync
+    from seekpoint.compose.creation import (
+        check_topics,
+        check_topics_sync,
+        create_topics,
+        create_topics_sync,
+        raise_format_sync,
+    )
     from seekpoint.compose.local_cluster import LocalCluster
     from seekpoint.compose.restoring import restore_manifest_sync, save_manifest_sync, saved_records
     from seekpoint.compose.server_processes import PartStatus
@@ -24,6 +30,7 @@ else:  # loaded at first use: a starting cluster loads the Kafka client while Ja
             "check_topics_sync": "seekpoint.compose.creation",
             "create_topics": "seekpoint.compose.creation",
             "create_topics_sync": "seekpoint.compose.creation",
+            "raise_format_sync": "seekpoint.compose.creation",
             "restore_manifest_sync": "seekpoint.compose.restoring",
             "save_manifest_sync": "seekpoint.compose.restoring",
             "saved_records": "seekpoint.compose.restoring",
@@ -38,6 +45,7 @@ __all__ = [
     "check_topics_sync",
     "create_topics",
     "create_topics_sync",
+    "raise_format_sync",
     "restore_manifest_sync",
     "save_manifest_sync",
     "saved_records",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seekpoint.compose.topic_admin import TopicAdmin, append_records, read_newest
 from seekpoint.compose.topic_audit import (
@@ -23,7 +23,7 @@ from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
 from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, schema_json
 
-__all__ = ["check_topics", "check_topics_sync", "create_topics", "create_topics_sync"]
+__all__ = ["check_topics", "check_topics_sync", "create_topics", "create_topics_sync", "raise_format_sync"]
 
 _logger = logging.getLogger("seekpoint.compose")
 
@@ -75,6 +75,28 @@ def check_topics_sync(settings: Settings) -> list[TopicFinding]:
     if settings.topic_name("schemas") in known.topics:
         findings += compare_manifest(settings, known.manifest, known.schema_known, known.topics)
     return findings
+
+
+def raise_format_sync(settings: Settings) -> Manifest:
+    """Raise the journal's format to that of this code, and return its manifest. Idempotent. Blocks.
+
+    Raises ``JournalMismatch`` if the journal has no manifest.
+    """
+    schemas = settings.topic_name("schemas")
+    raw = read_newest(settings, schemas).get(MANIFEST_KEY)
+    if raw is None:
+        raise JournalMismatch(
+            "the journal has no manifest", journal=settings.journal, hint="create it: seekpoint topics create"
+        )
+    manifest = Manifest.from_bytes(raw)
+    if manifest.format < FORMAT:
+        manifest = replace(manifest, format=FORMAT)
+        append_records(settings, schemas, [_own_schema(), (MANIFEST_KEY, manifest.to_bytes())])
+    return manifest
+
+
+def _own_schema() -> tuple[bytes, bytes]:
+    return schema_key(SCHEMA_FINGERPRINT), schema_json().encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +172,8 @@ def _publish(settings: Settings, known: _KnownTopics, template: Manifest) -> Man
     """Write the missing schema and manifest. The schema comes first, so each manifest has its schema."""
     manifest = known.manifest or make_manifest(settings, known.topics, template)
     records = []
-    if not known.schema_known:
-        records.append((schema_key(SCHEMA_FINGERPRINT), schema_json().encode()))
+    if not known.schema_known and manifest.format == FORMAT:
+        records.append(_own_schema())
     if known.manifest is None:
         records.append((MANIFEST_KEY, manifest.to_bytes()))
     if records:

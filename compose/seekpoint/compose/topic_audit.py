@@ -101,7 +101,10 @@ def compare_manifest(
         if is_now != topic_id:
             advice = "the topic was deleted or re-created; its entries are gone: restore it, or begin a new journal"
             findings.append(_finding(topic, "topic id", topic_id, is_now, advice))
-    if not schema_known:
+    if manifest.format < FORMAT:
+        advice = "this version only reads it: stop the programs of older versions, then run seekpoint upgrade"
+        findings.append(_finding(schemas, "format", str(FORMAT), str(manifest.format), advice, "warning"))
+    elif not schema_known:
         advice = f"register the writer schema of format {FORMAT}: seekpoint topics create"
         findings.append(_finding(schemas, "writer schema", "registered", "missing", advice))
     return findings

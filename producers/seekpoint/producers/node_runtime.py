@@ -27,6 +27,7 @@ from seekpoint.producers.writer.node_metrics import NodeMetrics
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.producers.writer.pending import HandleStatus
 from seekpoint.schemas.errors import HandleClosed, SeekpointError
+from seekpoint.schemas.log.manifest import refuse_older_format
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class NodeRuntime:
         # First of all: an idempotent producer gets its id some 50 ms after it was made, if it is left alone.
         self.outbox.start()
         try:
-            await self.in_thread(lambda: self.reader.partitions)
+            refuse_older_format(self.reader.name, await self.in_thread(lambda: self.reader.journal_format))
         except BaseException:
             await self.close()
             raise

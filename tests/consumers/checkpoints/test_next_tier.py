@@ -12,6 +12,7 @@ from seekpoint.consumers import Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.schemas.bodies import ContextUpdated
 from seekpoint.schemas.errors import JournalGap, NewerFormat, TierUnavailable, UnknownProcess
+from seekpoint.schemas.state.process_state import FOLD_VERSION
 from stored_process import KEY, Kept, begin
 
 
@@ -183,7 +184,7 @@ def test_what_a_newer_seekpoint_wrote_is_never_passed_over(kept: Kept) -> None:
         kept.recoverer.recover("case-17")
     with pytest.raises(NewerFormat):
         kept.recoverer.recover_many(["case-17"])
-    state = kept.checkpoint().state.replace(b'"fold_version":1', b'"fold_version":99')
+    state = kept.checkpoint().state.replace(b'"fold_version":%d' % FOLD_VERSION, b'"fold_version":99')
     made = Checkpoint.from_bytes(kept.checkpoint().to_bytes().partition(b"\n")[0] + b"\n" + state)
     from hashlib import blake2b
 

@@ -25,7 +25,7 @@ from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.process_state import new_state
+from seekpoint.schemas.state.process_state import FOLD_VERSION, new_state
 from seekpoint.schemas.wire.codec import encode
 
 pytestmark = pytest.mark.cluster
@@ -111,7 +111,7 @@ async def test_whatever_an_outsider_writes_the_projector_and_the_neighbours_go_o
     """Return entries of every body with its defaults, with and without a seq, and a seed of an unannounced fold."""
     history = History(place)
     history.write(20)
-    newer = b.Seeded(new_state().to_bytes().decode().replace('"fold_version":1', '"fold_version":99'))
+    newer = b.Seeded(new_state().to_bytes().decode().replace(f'"fold_version":{FOLD_VERSION}', '"fold_version":99'))
     outside = [newer, *(kind() for kind in b.BODIES)]
     for process_id in (*IDS, "stranger"):
         key = process_id.encode()

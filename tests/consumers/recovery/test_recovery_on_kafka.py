@@ -18,7 +18,7 @@ from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.schemas.bodies import Body, ContextUpdated
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, NewerFormat, TooManyDeadLetters, UnknownProcess
-from seekpoint.schemas.log.manifest import schema_key
+from seekpoint.schemas.log.manifest import FORMAT, schema_key
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, encode, schema_json
 
 pytestmark = pytest.mark.cluster
@@ -172,7 +172,7 @@ async def test_an_entry_of_a_newer_format_stops_the_reader(
 ) -> None:
     """Every reader of its key stops every time, no dead letter is written, and readers of other keys go on."""
     kafka_owner.claim()
-    newer = schema_json().replace('"format":1', '"format":99')
+    newer = schema_json().replace(f'"format":{FORMAT}', '"format":99')
     raw.write(0, [(schema_key(FOREIGN), newer.encode(), 0)], journal.topic_name("schemas"))
     entry = encode(kafka_owner.entry(owner_update(), 1))
     kafka_owner.raw(entry.replace(SCHEMA_FINGERPRINT, FOREIGN, 1))

@@ -17,7 +17,7 @@ from seekpoint.schemas.errors import NewerFormat, UndecodableRecord
 from seekpoint.schemas.folding.fold import Verdict, advance, fold
 from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, newest_schemas, schema_key
 from seekpoint.schemas.log.memory_log import MemoryLog
-from seekpoint.schemas.state.process_state import Draft, State, new_state
+from seekpoint.schemas.state.process_state import FOLD_VERSION, Draft, State, new_state
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
 
@@ -103,8 +103,9 @@ def test_a_seed_with_an_invalid_dynamic_value_is_forged() -> None:
     assert target.values_json == {}
 
 
-NEWER_FOLD = external(b.Seeded(new_state().to_bytes().decode().replace('"fold_version":1', '"fold_version":99')))
-NEWER_SCHEMA = json.dumps({**json.loads(schema_json()), "format": 2})
+STATE = new_state().to_bytes().decode()
+NEWER_FOLD = external(b.Seeded(STATE.replace(f'"fold_version":{FOLD_VERSION}', '"fold_version":99')))
+NEWER_SCHEMA = json.dumps({**json.loads(schema_json()), "format": FORMAT + 1})
 
 
 def test_a_seed_of_a_newer_fold_without_a_newer_format_is_forged() -> None:

@@ -23,7 +23,7 @@ from seekpoint.schemas.wire.golden import Golden, load_goldens
 
 Schema = dict[str, Any]
 GOLDENS = load_goldens()
-FIRST = GOLDENS[0]
+NEWEST = GOLDENS[-1]
 
 
 def test_this_code_is_compatible_with_every_release() -> None:
@@ -99,10 +99,10 @@ def union_of(schema: Schema) -> list[Schema]:
 
 
 def findings(change: Callable[[Schema], object]) -> list[str]:
-    """What the first release says of a schema changed so."""
+    """What the newest release says of a schema changed so."""
     schema = json.loads(schema_json())
     change(schema)
-    return [finding.what for finding in check_compatibility(json.dumps(schema), [FIRST]) if finding.release != "now"]
+    return [finding.what for finding in check_compatibility(json.dumps(schema), [NEWEST]) if finding.release != "now"]
 
 
 def add(record: Callable[[Schema], Schema], field: Schema) -> Callable[[Schema], None]:
@@ -191,43 +191,43 @@ def whats(golden: Golden, **more: Any) -> str:
 
 def test_a_record_that_decodes_to_other_values_is_found() -> None:
     """The values are compared field by field."""
-    entry = json.loads(json.dumps(FIRST.entries[0]))
+    entry = json.loads(json.dumps(NEWEST.entries[0]))
     entry["values"]["body"][1]["expected_epoch"] += 1
-    assert "a golden claim decodes to other values" in whats(replace(FIRST, entries=[entry]))
+    assert "a golden claim decodes to other values" in whats(replace(NEWEST, entries=[entry]))
 
 
 def test_a_record_that_does_not_decode_is_found() -> None:
     """The reason does not matter."""
-    entry = {**FIRST.entries[0], "record": FIRST.entries[0]["record"][:-2]}
-    assert "a golden claim does not decode" in whats(replace(FIRST, entries=[entry]))
+    entry = {**NEWEST.entries[0], "record": NEWEST.entries[0]["record"][:-2]}
+    assert "a golden claim does not decode" in whats(replace(NEWEST, entries=[entry]))
 
 
 def test_a_release_of_a_newer_format_is_found() -> None:
     """This code cannot read it."""
-    newer = {**FIRST.schema, "format": FORMAT + 1}
-    newer["fields"] = [*FIRST.schema["fields"], {"name": "zone", "type": "string", "default": ""}]
-    entry = {**FIRST.entries[0], "record": "c301" + "00" * 8 + FIRST.entries[0]["record"][20:]}
-    golden = replace(FIRST, schema=newer, fingerprint="00" * 8, entries=[entry], history=[])
+    newer = {**NEWEST.schema, "format": FORMAT + 1}
+    newer["fields"] = [*NEWEST.schema["fields"], {"name": "zone", "type": "string", "default": ""}]
+    entry = {**NEWEST.entries[0], "record": "c301" + "00" * 8 + NEWEST.entries[0]["record"][20:]}
+    golden = replace(NEWEST, schema=newer, fingerprint="00" * 8, entries=[entry], history=[])
     assert "does not decode: an entry of a newer format" in whats(golden)
 
 
 def test_a_history_that_folds_to_another_state_is_found() -> None:
     """It is no finding if the fold version was raised."""
-    shorter = replace(FIRST, history=FIRST.history[:-1])
+    shorter = replace(NEWEST, history=NEWEST.history[:-1])
     assert "folds to another state" in whats(shorter)
     assert whats(shorter, fold_version=FOLD_VERSION + 1) == ""
 
 
 def test_a_golden_state_with_another_hash_is_found() -> None:
     """The golden file has the hash of its state."""
-    other = FIRST.state.replace('"rewinds":1', '"rewinds":2')
-    assert "is read as another state" in whats(replace(FIRST, state=other))
-    assert "cannot be read" in whats(replace(FIRST, state="{}"))
+    other = NEWEST.state.replace('"rewinds":1', '"rewinds":2')
+    assert "is read as another state" in whats(replace(NEWEST, state=other))
+    assert "cannot be read" in whats(replace(NEWEST, state="{}"))
 
 
 def test_a_state_of_a_newer_fold_is_found() -> None:
     """This code has an older fold than the release."""
-    assert "this code with 0 only" in whats(FIRST, fold_version=0)
+    assert "this code with 0 only" in whats(NEWEST, fold_version=0)
 
 
 def test_a_finding_names_the_release() -> None:

@@ -18,6 +18,7 @@ from entry_examples import any_entry, own
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, NewerFormat
+from seekpoint.schemas.log.manifest import FORMAT
 from seekpoint.schemas.wire.codec import Codec, encode, schema_json
 from seekpoint.schemas.wire.schema_resolution import strip_metadata
 from wire_examples import DECODE_SECONDS_MAX, ENDLESS, as_fastavro, by_fastavro, decode_or_none, wire_long
@@ -237,10 +238,10 @@ def test_an_unreadable_schemas_topic_does_not_make_a_record_poison() -> None:
 def test_a_newer_format_stops_the_reader_before_anything_is_read() -> None:
     """Such an entry is never skipped."""
     fingerprint, schema = changed(lambda schema: schema["fields"].insert(2, {"name": "zone", "type": "string"}))
-    schema["format"] = 2
+    schema["format"] = FORMAT + 1
     with pytest.raises(NewerFormat) as caught:
         codec_for(fingerprint, schema).decode(b"\xc3\x01" + fingerprint + b"whatever")
-    assert (caught.value.format, caught.value.known) == (2, 1)
+    assert (caught.value.format, caught.value.known) == (FORMAT + 1, FORMAT)
 
 
 def test_an_unknown_body_stops_the_reader() -> None:

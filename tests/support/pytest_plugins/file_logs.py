@@ -101,8 +101,10 @@ def closing_files() -> Iterator[None]:
 class FileLog(MemoryLog):
     """A ``MemoryLog`` whose records and tables are in a file."""
 
-    def __init__(self, partitions: int = 8, limits: Limits = DEFAULT_LIMITS, name: str = "memory") -> None:
-        super().__init__(partitions, limits, name)
+    def __init__(
+        self, partitions: int = 8, limits: Limits = DEFAULT_LIMITS, name: str = "memory", **release: Any
+    ) -> None:
+        super().__init__(partitions, limits, name, **release)
         self._directory = tempfile.mkdtemp(prefix="seekpoint-file-log-", dir=_MEMORY if _MEMORY.is_dir() else None)
         settings = Settings(journal=name, partitions=partitions, redis_url=None)
         self.sqlite = SqliteLog(SqliteFile(Path(self._directory) / "runs.db", settings, limits=limits), settings)

@@ -70,6 +70,11 @@ class KafkaReader:
         """The journal's limits."""
         return self.connect().limits
 
+    @property
+    def journal_format(self) -> int:
+        """The journal's format when this reader connected."""
+        return self.connect().format
+
     def connect(self) -> Manifest:
         """Return the journal's manifest. The first call compares it with the topics; later calls cost nothing."""
         if self._manifest is None:

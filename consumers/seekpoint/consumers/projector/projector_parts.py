@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from seekpoint.consumers.journal_log import embedded_log
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
+from seekpoint.schemas.log.manifest import refuse_older_format
 
 if TYPE_CHECKING:
     from seekpoint.consumers.checkpoints.cadence import Cadence
@@ -42,7 +43,9 @@ class ProjectorParts:
     def connect(cls, settings: Settings, stack: ExitStack) -> ProjectorParts:
         """Connect to what ``settings`` name; ``stack`` closes it."""
         embedded = embedded_log(settings)
-        return _on_kafka(settings, stack) if embedded is None else _in_file(embedded, stack)
+        parts = _on_kafka(settings, stack) if embedded is None else _in_file(embedded, stack)
+        refuse_older_format(parts.log.name, parts.log.journal_format)  # older readers could not read its states
+        return parts
 
     def source(self, settings: Settings, cadence: Cadence) -> Callable[[Executor], ProjectionSource]:
         """Return a maker of the ports and settings of projections."""

@@ -30,6 +30,7 @@ from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import RequestTimeout, SeekpointError, UndecodableRecord
 from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.manifest import refuse_older_format
 from seekpoint.schemas.log.recovery_requests import (
     RecoveryAnswer,
     RecoveryRequest,
@@ -100,6 +101,7 @@ class RecoveryService:
         """Check the journal and its topics, join the group and start answering."""
         try:
             limits = await self._in_thread(lambda: self._reader.limits)
+            refuse_older_format(self._reader.name, self._reader.journal_format)
             await self._in_thread(self._exchange.end, "recover", 0)  # Faust only logs a warning if a topic is missing
             await self._in_thread(self._exchange.end, "recovered", 0)
             self._answerer = RequestAnswerer(self._recovery, limits, self.node_id, self._publish_state)

@@ -13,18 +13,26 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from seekpoint.consumers.sqlite.file_identity import FileIdentity, is_immutable
+from seekpoint.consumers.sqlite.file_manifest import (
+    add_schema,
+    is_same_journal,
+    lacks_schema,
+    manifest_in,
+    write_format,
+)
 from seekpoint.consumers.sqlite.wal_room import WalRoom
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, NewerFormat, SeekpointError
-from seekpoint.schemas.log.manifest import FORMAT, Manifest, schema_key
-from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT, schema_json
+from seekpoint.schemas.log.manifest import FORMAT, Manifest
 
 __all__ = ["Changes", "SqliteFile"]
 
@@ -177,6 +185,12 @@ class SqliteFile:
             self.changes.note()
         return result
 
+    def raise_format(self) -> None:
+        """Raise the journal's format to that of this code. The schema of its entries comes with it."""
+        newer = replace(self.manifest, format=FORMAT)
+        self.write(partial(write_format, newer))
+        self._manifest = newer
+
     def _before_commit(self) -> None:
         self._identity.check()
         self._room.make()
@@ -216,7 +230,7 @@ class SqliteFile:
         connection = sqlite3.connect(name, uri=True, timeout=_BUSY_MAX_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous = FULL")
-            if self._manifest is not None and _manifest_in(connection) != self._manifest:
+            if self._manifest is not None and not is_same_journal(manifest_in(connection), self._manifest):
                 raise self._mismatch(
                     "the file was made again while it was used", "stop what uses it, and start it again"
                 )
@@ -268,15 +282,16 @@ class SqliteFile:
             raise self._mismatch("the file is another program's SQLite database")
         elif version > _FILE_VERSION:
             raise NewerFormat("the file has a newer form than this code knows", found=version, known=_FILE_VERSION)
-        manifest = _manifest_in(connection)
+        manifest = manifest_in(connection)
         if manifest is None:
             raise self._mismatch("the file has no manifest")
         if manifest.journal != self._settings.journal:
             raise self._mismatch(
                 f"the file holds the journal {manifest.journal!r}", hint=f'set journal = "{manifest.journal}"'
             )
-        if not self._must_exist:
-            self._add_schema(connection)
+        if not self._must_exist and manifest.format == FORMAT and lacks_schema(connection):
+            _look_again_soon(connection)
+            _transaction(connection, add_schema)
         return manifest
 
     def _create(self, connection: sqlite3.Connection) -> None:
@@ -301,14 +316,6 @@ class SqliteFile:
 
         _transaction(connection, make)
 
-    def _add_schema(self, connection: sqlite3.Connection) -> None:
-        """Store the schema that this code writes entries with, so that every other version can read them."""
-        key = schema_key(SCHEMA_FINGERPRINT)
-        if not connection.execute("SELECT 1 FROM tables WHERE name = 'schemas' AND key = ?", (key,)).fetchone():
-            _look_again_soon(connection)
-            add = "INSERT OR IGNORE INTO tables (name, key, value) VALUES ('schemas', ?, ?)"
-            _transaction(connection, lambda writer: writer.execute(add, (key, schema_json().encode())))
-
     def _mismatch(self, message: str, hint: str = "name another file in journal_url") -> JournalMismatch:
         return JournalMismatch(message, file=str(self.path), hint=hint)
 
@@ -320,13 +327,6 @@ class SqliteFile:
             yield
         except sqlite3.Error as exc:
             raise _translated(exc, self.path) from exc
-
-
-def _manifest_in(connection: sqlite3.Connection) -> Manifest | None:
-    if not connection.execute("PRAGMA user_version").fetchone()[0]:
-        return None
-    row = connection.execute("SELECT value FROM manifest").fetchone()
-    return None if row is None else Manifest.from_bytes(row[0])
 
 
 def _transaction(

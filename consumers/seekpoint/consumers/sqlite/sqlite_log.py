@@ -63,6 +63,11 @@ class SqliteLog:
         return self.file.manifest.limits
 
     @property
+    def journal_format(self) -> int:
+        """The journal's format when the file was opened."""
+        return self.file.manifest.format
+
+    @property
     def topic_id(self) -> str:
         """The id of the journal in the file."""
         return self.file.topic_id

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.errors import LimitExceeded, Retryable
 from seekpoint.schemas.log.log_ports import LogReader
+from seekpoint.schemas.log.manifest import refuse_older_format
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.log.submissions import SubmissionRecord, encode_submission, submitted_entry
 from seekpoint.schemas.values.process_ids import named_process_key
@@ -22,7 +23,11 @@ _ATTEMPTS = 3
 
 
 def check_submission(submission: SubmissionRecord, reader: LogReader) -> None:
-    """Raise ``LimitExceeded`` if a submission, or the entry that a worker writes for it, is too large."""
+    """Raise ``LimitExceeded`` if a submission, or the entry that a worker writes for it, is too large.
+
+    Raises ``OlderFormat`` if workers of this version may not write into the journal.
+    """
+    refuse_older_format(reader.name, reader.journal_format)
     limits = reader.limits
     encode_within(submitted_entry(submission), named_process_key(submission.process_id), limits)
     if (size := len(encode_submission(submission))) > limits.record_bytes:

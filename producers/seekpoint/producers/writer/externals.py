@@ -12,6 +12,7 @@ from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.errors import Refused, Retryable
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.log_ports import LogReader
+from seekpoint.schemas.log.manifest import refuse_older_format
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.values.json_values import dump
@@ -65,6 +66,7 @@ class Externals:
                 "a shared value is set, and nothing else is", process_id=process_id, kind=body.KIND,
                 hint="node.shared(NAME).set(...), or seekpoint shared set NAME; a process needs another id",
             )  # fmt: skip
+        refuse_older_format(self._reader.name, self._reader.journal_format)
         entry = Entry(entry_id, process_id, None, 0, None, None, now_us(), actor, None, None, body)
         value = encode_within(entry, key, self._reader.limits)
         partition = partition_of(key, self._reader.partitions)

@@ -66,6 +66,7 @@
         ├── LogDamaged           records of the log are not the bytes that were written
         ├── ReplayMismatch       a replay's target does not hold what was sent
         ├── NewerFormat          written by a newer Seekpoint than this one
+        ├── OlderFormat          an older format than this version writes: seekpoint upgrade
         ├── UndecodableRecord    bytes that are no entry (a reader makes a dead letter of it)
         └── TooManyDeadLetters   a reader stopped before it drained a broken topic
 
@@ -95,6 +96,7 @@ from seekpoint.schemas.errors.operator_required import (
     LogTruncated,
     NewerFormat,
     ObligationStuck,
+    OlderFormat,
     OperatorRequired,
     ProcessDegraded,
     ReplayDivergence,
@@ -193,6 +195,7 @@ __all__ = [
     "MergeConflict",
     "NewerFormat",
     "ObligationStuck",
+    "OlderFormat",
     "OperatorRequired",
     "OwnerAlive",
     "ProcessDegraded",

@@ -227,6 +227,14 @@ class NewerFormat(OperatorRequired):
     position: int | None = None
 
 
+class OlderFormat(OperatorRequired):
+    """The journal has an older format than this version writes. It can be read; nothing was written."""
+
+    hint = "stop the programs of older versions, run seekpoint upgrade, then start this program again"
+    format: int | None = None
+    known: int | None = None
+
+
 class UndecodableRecord(OperatorRequired):
     """A record's bytes are no entry. A reader makes a dead letter of them and continues."""
 

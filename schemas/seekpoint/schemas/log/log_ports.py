@@ -127,6 +127,10 @@ class LogReader(Protocol):
         """The limits of the journal; the fold applies them too."""
 
     @property
+    def journal_format(self) -> int:
+        """The format of the journal when it was opened: ``refuse_older_format`` compares it with that of this code."""
+
+    @property
     def topic_id(self) -> str:
         """The id of the journal's topic. A re-created topic has another id, and stored offsets are invalid there."""
 

@@ -13,13 +13,21 @@ from dataclasses import asdict, fields
 import orjson
 
 from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.errors import JournalMismatch, NewerFormat
+from seekpoint.schemas.errors import JournalMismatch, NewerFormat, OlderFormat
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["FORMAT", "MANIFEST_KEY", "Manifest", "newest_schemas", "schema_key", "writer_schemas"]
+__all__ = [
+    "FORMAT",
+    "MANIFEST_KEY",
+    "Manifest",
+    "newest_schemas",
+    "refuse_older_format",
+    "schema_key",
+    "writer_schemas",
+]
 
-FORMAT = 1
-"""The newest journal format that this code reads and writes. It stands for a schema and a fold version."""
+FORMAT = 2
+"""The only journal format that this code writes, and the newest that it reads: a schema and a fold version."""
 
 _FINGERPRINT_BYTES = 8
 MANIFEST_KEY = b"\x00manifest"
@@ -54,6 +62,12 @@ def newest_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
     if manifest is not None:
         Manifest.from_bytes(manifest)
     return writer_schemas(records)
+
+
+def refuse_older_format(journal: str, journal_format: int) -> None:
+    """Raise ``OlderFormat`` unless this code may write into a journal of that format: older programs read it too."""
+    if journal_format < FORMAT:
+        raise OlderFormat("the journal has an older format", journal=journal, format=journal_format, known=FORMAT)
 
 
 class Manifest(FrozenStruct, frozen=True, kw_only=True):

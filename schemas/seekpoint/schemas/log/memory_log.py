@@ -13,6 +13,7 @@ from weakref import WeakSet
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import JournalGap, JournalUnavailable, LogTruncated, SeekpointError, TransactionOpen
 from seekpoint.schemas.log.log_ports import Batch, DeliveryReport, Extent, Landmark, ProducerRecord, Record, Watermarks
+from seekpoint.schemas.log.manifest import FORMAT
 from seekpoint.schemas.log.tail import TailBatch
 from seekpoint.schemas.wire.codec import Codec
 
@@ -46,12 +47,22 @@ class MemoryLog:
     ``elect(partition, offset)``, ``hide(partition)``, ``reveal(partition)``.
     """
 
-    def __init__(self, partitions: int = 8, limits: Limits = DEFAULT_LIMITS, name: str = "memory") -> None:
+    def __init__(
+        self,
+        partitions: int = 8,
+        limits: Limits = DEFAULT_LIMITS,
+        name: str = "memory",
+        *,
+        journal_format: int = FORMAT,
+        schemas: Mapping[bytes, str] | None = None,
+    ) -> None:
+        """``schemas`` are those of records that another release wrote, by fingerprint."""
         self.partitions = partitions
         self.limits = limits
+        self.journal_format = journal_format
         self.name = name
         self.topic_id = f"{name}.1"
-        self.codec = Codec(limits)
+        self.codec = Codec(limits, schemas)
         self._partitions = [_LogPartition() for _ in range(partitions)]
         self._tables: dict[str, MemoryTable] = {}
         self._topics: dict[str, MemoryLog] = {}
@@ -137,6 +148,10 @@ class MemoryLog:
         """Do nothing: there are no connections."""
 
     # writing
+    def raise_format(self) -> None:
+        """Raise the journal's format to that of this code, as ``seekpoint upgrade`` does."""
+        self.journal_format = FORMAT
+
     def append(self, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None) -> int:
         """Append one record, without an appender, and return its offset."""
         stamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms

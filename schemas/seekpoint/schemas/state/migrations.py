@@ -21,7 +21,7 @@ from seekpoint.schemas.errors import NewerFormat
 
 __all__ = ["FOLD_VERSION", "STEPS", "Step", "converted", "fold_version_in", "step"]
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Raised whenever the same entries give another state; written into every checkpoint. The steps are below.
 
 Whoever raises it raises ``manifest.FORMAT`` too: a newer format in the manifest or in a registered schema is what tells
@@ -45,6 +45,12 @@ def step(version: int) -> Callable[[Step], Step]:
         return made
 
     return register
+
+
+@step(1)
+def _same(whole: dict[str, Any]) -> dict[str, Any]:
+    """Format 2 only adds fields, and each has a default."""
+    return whole
 
 
 def fold_version_in(state_json: str) -> int:

@@ -22,7 +22,7 @@ def test_topics_are_created_and_checked(shell: Shell, settings: Settings, point_
     assert "seekpoint topics create" in ran.out
     assert len(shell("topics", "check", "--json").json["findings"]) == 8
     ran = shell("topics", "create")
-    assert (ran.code, ran.out) == (0, f"journal {settings.journal}: 4 partitions, format 1\n")
+    assert (ran.code, ran.out) == (0, f"journal {settings.journal}: 4 partitions, format 2\n")
     assert "warning: replication factor is 1, not 3 (8 topics)" in ran.err
     assert shell("topics", "create", "--json").json["partitions"] == 4
     ran = shell("topics", "check")
@@ -74,9 +74,9 @@ def test_upgrade_of_a_current_journal_changes_nothing(shell: Shell) -> None:
     """There is one format."""
     ran = shell("upgrade")
     assert ran.code == 0
-    assert "format 1 is current" in ran.out
+    assert "format 2 is current" in ran.out
     found = shell("upgrade", "--dry-run", "--json").json
-    assert (found["format"], found["newest"], found["raised"], found["dry_run"]) == (1, 1, False, True)
+    assert (found["format"], found["newest"], found["raised"], found["dry_run"]) == (2, 2, False, True)
 
 
 def test_schemas_are_checked_without_kafka(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
