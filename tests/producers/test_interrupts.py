@@ -129,45 +129,48 @@ def leaving_in_step(process: SyncProcess, input: Any) -> None:
     process.step("leave", leaves)
 
 
-def test_an_exit_in_a_step_ends_the_program_not_the_loop(log: MemoryLog) -> None:
-    """The thread that asked gets it, and the process is free."""
+def test_an_exit_in_a_step_is_the_failure_of_the_step(log: MemoryLog) -> None:
+    """The thread that asked gets it, as every later run does, and the process is free."""
 
     def work() -> None:
         with SyncNode.in_memory(log) as node, node.open("p") as process:
             process.step("leave", leaves)
 
-    assert isinstance(outcome(work), SystemExit)
-    assert [entry.body.KIND for entry in history_of(log, "p")][-1] == "released"
+    for _ in range(2):
+        assert repr(outcome(work)) == repr(RuntimeError("the call raised SystemExit: 3"))
+    assert [entry.body.KIND for entry in history_of(log, "p")].count("step_ended") == 1
 
 
 @pytest.mark.parametrize("ending", [leaving, leaving_in_step], ids=["async", "plain"])
-def test_an_exit_in_an_agent_ends_the_program_not_the_loop(log: MemoryLog, ending: Agent) -> None:
+def test_an_exit_in_an_agent_is_the_failure_of_the_run(log: MemoryLog, ending: Agent) -> None:
     """The same of a run; the node still works."""
 
     def work() -> None:
         with SyncNode.in_memory(log) as node:
-            assert isinstance(outcome(lambda: node.run(ending, "p")), SystemExit)
-            assert node.recover("p").state.owner is None
+            assert "raised SystemExit: 3" in str(outcome(lambda: node.run(ending, "p")))
+            state = node.recover("p").state
+            assert state.owner is None
+            assert state.lifecycle == "failed"
 
     assert outcome(work) is None
 
 
 def test_an_exit_in_a_step_does_not_end_the_event_loop(log: MemoryLog) -> None:
-    """A plain agent on an async node may catch it: it is raised in the agent's thread only."""
+    """A plain agent on an async node may catch the failure."""
 
     @agent("catches")
     def catches(process: SyncProcess, input: Any) -> object:
         try:
             process.step("leave", leaves)
-        except SystemExit as exc:
-            return exc.code
+        except RuntimeError as exc:
+            return str(exc)
         return None
 
     async def work() -> Any:
         async with Node.in_memory(log) as node:
             return await node.run(catches, "p")
 
-    assert outcome(lambda: asyncio.run(work())) == 3
+    assert outcome(lambda: asyncio.run(work())) == "the call raised SystemExit: 3"
 
 
 def test_a_cancelled_agent_makes_no_more_calls(log: MemoryLog) -> None:

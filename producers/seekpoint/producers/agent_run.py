@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from seekpoint.producers.durable.durable_process import DurableProcess
+from seekpoint.producers.durable.failures.program_exits import as_failure, contained
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.durable.steps.agent_values import (
     GivenInput,
@@ -269,14 +270,16 @@ class _Run(FrozenStruct, frozen=True):
             process.set_main_task(asyncio.current_task())
         if told is not None:
             raise told from None if code.cancelled() else code.exception()
+        if code.cancelled() and not process.cancellation.is_accepted:  # the code has cancelled its own task
+            raise as_failure(asyncio.CancelledError(), "the code")
         return await code
 
     async def _run_code(self, asked: Any) -> Any:
         if not self.agent.is_plain:
-            return await self.agent.run(self.process, asked)
+            return await contained(self.agent.run(self.process, asked), "the code")
         from seekpoint.producers.sync_process import run_in_thread
 
-        return await run_in_thread(self.agent, self.process, asked)
+        return await contained(run_in_thread(self.agent, self.process, asked), "the code")
 
     # --- the beginning
     def _begin(self, given: GivenInput | Recorded) -> Any:

@@ -283,7 +283,8 @@ class NodeRuntime:
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
         """Run a user's blocking call in a thread kept for such calls, with the context variables of the caller.
 
-        An exception that no future can carry (``StopIteration``, a cancellation) is raised as a ``RuntimeError``.
+        What no future can carry (``StopIteration``, a cancellation) and what would end the event loop (an exit) is
+        raised as a ``RuntimeError``.
         """
         run = copy_context().run
         return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, _carried, call)
@@ -292,5 +293,9 @@ class NodeRuntime:
 def _carried(call: Callable[[], Any]) -> Any:
     try:
         return call()
-    except (StopIteration, GeneratorExit, CancelledError, asyncio.CancelledError) as exc:
-        raise RuntimeError(f"the call raised {type(exc).__name__}") from exc
+    except BaseException as exc:
+        if isinstance(exc, Exception) and not isinstance(exc, StopIteration | CancelledError):
+            raise
+        from seekpoint.producers.durable.failures.program_exits import as_failure
+
+        raise as_failure(exc, "the call") from None

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from seekpoint.consumers import Report, Tier
+from seekpoint.producers.durable.failures.program_exits import contained
 from seekpoint.producers.durable.replay.conduct import Detail
 from seekpoint.producers.durable.replay.differences import difference_from
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
@@ -153,7 +154,8 @@ class _Check:
         process.begin_replay()
         agent = self._agent
         run = partial(run_in_thread, agent) if agent.is_plain else agent.run
-        result = await run(self._offered(process), rebuilt_input(agent, input_json, self._run.process_id))
+        asked = rebuilt_input(agent, input_json, self._run.process_id)
+        result = await contained(run(self._offered(process), asked), "the code")
         await process.flush()
         await process.check_read()
         return journaled_result(agent, result, self._limits, self._run.process_id)

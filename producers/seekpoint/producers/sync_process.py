@@ -330,10 +330,13 @@ async def run_in_thread(agent: Agent, process: Process, input: Any) -> Any:  # t
     """
     loop, over, outcome = asyncio.get_running_loop(), asyncio.Event(), Future[Any]()
     calls = LoopCalls(loop, threading.current_thread())
+    from seekpoint.producers.durable.failures.program_exits import as_failure
 
     def work() -> None:
         try:
             outcome.set_result(agent.run(SyncProcess(calls, process), input))
+        except (SystemExit, KeyboardInterrupt) as exc:  # never of a signal: that strikes the main thread
+            outcome.set_exception(as_failure(exc, "the code"))
         except BaseException as exc:
             outcome.set_exception(exc)
         with suppress(RuntimeError):  # the event loop was closed

@@ -231,10 +231,7 @@ class Dispatch:
         arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
         arguments, options = rebuilt_arguments(call, arguments, options, body.key)
         given = accepted_options(call, idempotency_key=body.idempotency_key, business_key=body.business_key)
-        try:
-            return await run_body(self._runtime, call, arguments, {**given, **options}, None, body.key)
-        except SystemExit as exc:  # the loop would end by it, and with it the calls of all other processes
-            raise RuntimeError(f"the call raised SystemExit: {exc.code}") from exc
+        return await run_body(self._runtime, call, arguments, {**given, **options}, None, body.key)
 
     # --- the verdict
     def _verdict(self, move: NextStep) -> b.EffectVerdict:

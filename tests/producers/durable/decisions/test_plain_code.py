@@ -43,11 +43,11 @@ async def halts_in_the_loop() -> None:
 
 @pytest.mark.parametrize("body", [halts, halts_in_the_loop])
 def test_whatever_a_body_raises_reaches_the_thread_that_asked(log: MemoryLog, body: Callable[[], Any]) -> None:
-    """Also what is no ``Exception``; the process is free, and the node still works."""
+    """Also what is no ``Exception``: as the failure of the call. The process is free, and the node still works."""
 
     def work() -> None:
         with SyncNode.in_memory(log) as node:
-            with pytest.raises(Halt), node.open("p") as process:
+            with pytest.raises(RuntimeError, match="Halt"), node.open("p") as process:
                 process.step("halt", body)
             assert node.recover("p").state.owner is None
 
@@ -70,7 +70,7 @@ def test_a_body_in_a_thread_cancels_nothing(log: MemoryLog, raised: type[BaseExc
     assert outcome(work) is None
 
 
-def test_an_exit_in_a_task_of_its_own_ends_the_program_not_the_loop(log: MemoryLog) -> None:
+def test_an_exit_in_a_call_in_a_task_of_its_own_does_not_end_the_loop(log: MemoryLog) -> None:
     """Who awaits the task is told, and the node still works."""
 
     @agent("gathers")
@@ -82,7 +82,7 @@ def test_an_exit_in_a_task_of_its_own_ends_the_program_not_the_loop(log: MemoryL
 
     def work() -> None:
         with SyncNode.in_memory(log) as node:
-            with pytest.raises(SystemExit):
+            with pytest.raises(RuntimeError, match="SystemExit: 3"):
                 node.run(gathers, "p")
             assert node.recover("p").state.owner is None
 

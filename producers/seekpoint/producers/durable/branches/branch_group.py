@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from seekpoint.producers.durable.branches.branch_schedule import BranchTask
 from seekpoint.producers.durable.durable_process import DurableProcess
+from seekpoint.producers.durable.failures.program_exits import contained
 from seekpoint.producers.durable.failures.recorded_failures import is_failure
 from seekpoint.schemas.errors import Refused
 
@@ -81,7 +82,7 @@ class BranchGroup(Generic[T]):
 
     async def _run(self, branch: BranchTask, prefix: str, coroutine: Coroutine[Any, Any, T]) -> T:
         with self._matcher.in_branch(self._scope, prefix, branch):
-            return await coroutine
+            return await contained(coroutine, "a branch")
 
     def _end(self, branch: BranchTask, coroutine: Coroutine[Any, Any, T], task: asyncio.Task[T]) -> None:
         if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:  # the branch was cancelled before it began

@@ -42,7 +42,7 @@ def register_failure(kind: E) -> E:
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
         raise Refused(
             "only a subclass of Exception can be registered as a failure", found=repr(kind)[:80],
-            hint="SystemExit, KeyboardInterrupt and the like end a program and are never recorded",
+            hint="SystemExit, KeyboardInterrupt and the like are recorded as a RuntimeError that says so",
         )  # fmt: skip
     name = class_name(kind)
     if "<" in name:

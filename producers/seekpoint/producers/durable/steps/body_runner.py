@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
@@ -33,6 +34,8 @@ async def run_body(
 ) -> Any:
     """Await an async callable; run a plain one in a thread of the node's. ``TimeoutError`` after ``timeout_s``.
 
+    An exit, or another error that is no ``Exception`` and no stop of the task, is raised as a ``RuntimeError``.
+
     ``whole`` makes of what it gave what is kept, in the same time and place.
     """
     if timeout_s is None:
@@ -58,12 +61,20 @@ async def _called(
     options: Mapping[str, Any],
     whole: Callable[[Any], Awaitable[Any]] | None,
 ) -> Any:
-    if _is_async(call):
-        found = await call(*arguments, **options)
-    else:
-        found = await host.in_body_thread(partial(call, *arguments, **options))
-        found = await found if inspect.isawaitable(found) else found
-    return found if whole is None else await whole(found)
+    task = asyncio.current_task()
+    try:
+        if _is_async(call):
+            found = await call(*arguments, **options)
+        else:
+            found = await host.in_body_thread(partial(call, *arguments, **options))
+            found = await found if inspect.isawaitable(found) else found
+        return found if whole is None else await whole(found)
+    except BaseException as exc:
+        from seekpoint.producers.durable.failures.program_exits import as_failure, is_stop
+
+        if isinstance(exc, Exception) or is_stop(exc, task):
+            raise
+        raise as_failure(exc, "the call") from None
 
 
 def _is_async(call: Callable[..., Any]) -> bool:
