@@ -16,7 +16,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from seekpoint.producers.durable.durable_process import DurableProcess
-from seekpoint.producers.durable.failures.program_exits import as_failure, contained
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.durable.steps.agent_values import (
     GivenInput,
@@ -271,15 +270,23 @@ class _Run(FrozenStruct, frozen=True):
         if told is not None:
             raise told from None if code.cancelled() else code.exception()
         if code.cancelled() and not process.cancellation.is_accepted:  # the code has cancelled its own task
+            from seekpoint.producers.durable.failures.program_exits import as_failure
+
             raise as_failure(asyncio.CancelledError(), "the code")
         return await code
 
     async def _run_code(self, asked: Any) -> Any:
-        if not self.agent.is_plain:
-            return await contained(self.agent.run(self.process, asked), "the code")
-        from seekpoint.producers.sync_process import run_in_thread
+        try:
+            if not self.agent.is_plain:
+                return await self.agent.run(self.process, asked)
+            from seekpoint.producers.sync_process import run_in_thread
 
-        return await contained(run_in_thread(self.agent, self.process, asked), "the code")
+            return await run_in_thread(self.agent, self.process, asked)
+        except BaseException as exc:  # an exit would leave the task, and end the event loop
+            from seekpoint.producers.durable.failures.program_exits import raise_failure
+
+            raise_failure(exc, asyncio.current_task(), "the code")
+            raise
 
     # --- the beginning
     def _begin(self, given: GivenInput | Recorded) -> Any:

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from cut_offs import cut_here
 from seekpoint.producers import Node, Process, register_failure
 
-__all__ = ["Counted", "Declined", "failing", "fails", "twice"]
+__all__ = ["CUT", "Counted", "Declined", "failing", "fails", "twice"]
+
+
+CUT = object()
+"""A result of ``Counted`` that never comes: its caller is cut off."""
 
 
 class Counted:
@@ -22,6 +27,8 @@ class Counted:
     async def __call__(self, *arguments: Any, **options: Any) -> Any:
         self.runs.append((*arguments, *options.values()))
         result = self.results[min(len(self.runs), len(self.results)) - 1] if self.results else None
+        if result is CUT:
+            await cut_here()
         if isinstance(result, BaseException):
             raise result
         return result

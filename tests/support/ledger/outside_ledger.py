@@ -6,14 +6,15 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+from cut_offs import cut_here
 from seekpoint.producers.durable.effects.connectors import Reconciled
 from seekpoint.producers.durable.effects.effect_resolution import Answer
 
 __all__ = ["Died", "Ledger"]
 
 
-class Died(BaseException):
-    """The owner dies here: what is not in the log by now never gets there. No ``Exception``, so nothing catches it."""
+class Died(Exception):
+    """Says in ``Ledger.fails`` that the owner dies here: what is not in the log by now never gets there."""
 
 
 class Ledger:
@@ -37,8 +38,7 @@ class Ledger:
             await self.gate.wait()
         self.done.setdefault(idempotency_key, amount)
         failure = self.fails.pop(0) if self.fails else None
-        if failure is not None:
-            raise failure
+        await _fail(failure)
         return f"paid {amount}"
 
     async def find(self, amount: int, *, idempotency_key: str) -> Answer | Reconciled:
@@ -57,6 +57,12 @@ class Ledger:
         """Undo it."""
         self.calls[idempotency_key] += 1
         failure = self.fails.pop(0) if self.fails else None
-        if failure is not None:
-            raise failure
+        await _fail(failure)
         self.taken_back.append(f"{amount} of {output!r}")
+
+
+async def _fail(failure: BaseException | None) -> None:
+    if isinstance(failure, Died):
+        await cut_here()
+    if failure is not None:
+        raise failure

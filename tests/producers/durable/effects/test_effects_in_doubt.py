@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cut_offs import cut_here, cut_off
 from open_processes import durable_side
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Node
@@ -21,8 +22,7 @@ async def die_in(node: Node, call: Any, known: Connectors | None = None, **how: 
     """An owner that dies in its call."""
     process = await node.open("p", take_over=True)
     durable_side(process).effects.connectors = known or Connectors()
-    with pytest.raises(Died):
-        await process.effect("pay", call, 5, **how)
+    await cut_off(process.effect("pay", call, 5, **how))
     durable_side(process).abandon()
 
 
@@ -43,7 +43,7 @@ async def test_a_system_that_enforces_the_key_helps_only_who_hands_it_on(node: N
 
     async def pay(amount: int) -> None:
         calls.append(amount)
-        raise Died
+        await cut_here()
 
     await die_in(node, pay, known, semantics=ONCE, connector="bank")
     async with node.open("p", take_over=True) as process:

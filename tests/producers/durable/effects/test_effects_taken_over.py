@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cut_offs import cut_off
 from effect_owners import call_of, die_in_call, reopened
 from open_processes import durable_side
 from outside_ledger import Died, Ledger
@@ -105,8 +106,7 @@ async def test_a_connector_that_enforces_the_key_is_called_again(node: Node, led
     ledger.fails = [Died()]
     process = await node.open("p")
     durable_side(process).effects.connectors = known
-    with pytest.raises(Died):
-        await process.effect("pay", None, 5, connector="bank", semantics=ONCE)
+    await cut_off(process.effect("pay", None, 5, connector="bank", semantics=ONCE))
     durable_side(process).abandon()
     ledger.answers = [Answer.ABSENT]
     async with reopened(node) as process:
@@ -121,11 +121,15 @@ async def test_an_effect_that_is_in_doubt_too_often_is_stuck(node: Node, ledger:
     known = Connectors()
     known.register(Connector("bank", ledger.pay, max_attempts=2))
 
-    for error in (Died, Died, EffectUnknown):
+    for is_last in (False, False, True):
         ledger.fails = [Died()]
         async with reopened(node, known) as process:
-            with pytest.raises(error):
-                await process.effect("pay", None, 5, connector="bank")
+            paying = process.effect("pay", None, 5, connector="bank")
+            if not is_last:
+                await cut_off(paying)
+                continue
+            with pytest.raises(EffectUnknown):
+                await paying
     assert call_of(process).status == "stuck"
     assert ledger.calls == {"p/pay:1": 2}
 

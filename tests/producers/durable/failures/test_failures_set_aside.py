@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from counted_steps import Counted, Declined, fails
+from counted_steps import CUT, Counted, Declined, fails
+from cut_offs import cut_here, cut_off
 from cuts import of_kind
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas import MemoryLog
@@ -101,12 +102,12 @@ async def test_what_the_code_noted_of_a_failure_does_not_say_that_it_ended_the_r
         except Declined as exc:
             await process.record_error(exc)
         if cuts:
-            raise asyncio.CancelledError(cuts.pop())
+            cuts.pop()
+            await cut_here()
         return "left"
 
     async with Node.in_memory(log) as node:
-        with pytest.raises(asyncio.CancelledError):
-            await node.run(run, "p")
+        await cut_off(node.run(run, "p"))
     async with Node.in_memory(log) as node:
         assert await node.run(run, "p", retry_failed=True) == "left"
     assert len(pay.runs) == 1
@@ -114,7 +115,7 @@ async def test_what_the_code_noted_of_a_failure_does_not_say_that_it_ended_the_r
 
 async def test_a_run_that_went_on_since_does_not_end_with_the_failure_of_the_one_before(log: MemoryLog) -> None:
     """The code was changed, caught the failure and was cut off: asked again, the call would have no place behind it."""
-    pay, leave = Counted(Declined("no"), "paid"), Counted(asyncio.CancelledError(), "left")
+    pay, leave = Counted(Declined("no"), "paid"), Counted(CUT, "left")
 
     @agent("a", version="1")
     async def before(process: Process, _: Any) -> Any:
@@ -130,8 +131,7 @@ async def test_a_run_that_went_on_since_does_not_end_with_the_failure_of_the_one
 
     async with Node.in_memory(log) as node:
         await fails(node, before)
-        with pytest.raises(asyncio.CancelledError):
-            await node.run(after, "p")
+        await cut_off(node.run(after, "p"))
     async with Node.in_memory(log) as node:
         assert await node.run(after, "p", retry_failed=True) == "left"
     assert len(pay.runs) == 1

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from counted_steps import Counted, Declined, fails
+from counted_steps import CUT, Counted, Declined, fails
+from cut_offs import cut_off
 from cuts import of_kind
 from open_processes import durable_side
 from seekpoint.producers import Effect, Node, NotDone, Process, Retry, agent, check_replay
@@ -103,7 +104,7 @@ async def test_a_fork_s_failed_run_is_told_to_try_again(node: Node) -> None:
 @pytest.mark.parametrize("asked", [True, ["pay:1"]])
 async def test_nothing_is_made_again_while_effects_are_being_taken_back(log: MemoryLog, asked: Any) -> None:
     """It was cut off between two compensations: a run that goes on would end as if both effects stood."""
-    pay, undo = Counted(Declined("no"), "paid"), Counted(None, asyncio.CancelledError(), None)
+    pay, undo = Counted(Declined("no"), "paid"), Counted(None, CUT, None)
 
     @agent("a", version="1")
     async def run(process: Process, _: Any) -> Any:
@@ -112,8 +113,7 @@ async def test_nothing_is_made_again_while_effects_are_being_taken_back(log: Mem
         return await process.step("pay", pay)
 
     async with Node.in_memory(log) as node:
-        with pytest.raises(asyncio.CancelledError):
-            await node.run(run, "p")
+        await cut_off(node.run(run, "p"))
         await failed_run_noted(node)
     async with Node.in_memory(log) as node:
         if asked is not True:
@@ -223,7 +223,7 @@ async def test_a_child_that_failed_is_told_to_try_again_too(node: Node) -> None:
 
 async def test_a_retry_that_is_cut_goes_on_without_being_asked(log: MemoryLog) -> None:
     """The entry is in the journal: whoever resumes makes the call."""
-    pay = Counted(Declined("no"), asyncio.CancelledError(), "paid")
+    pay = Counted(Declined("no"), CUT, "paid")
 
     @agent("a", version="1")
     async def run(process: Process, _: Any) -> Any:
@@ -231,8 +231,7 @@ async def test_a_retry_that_is_cut_goes_on_without_being_asked(log: MemoryLog) -
 
     async with Node.in_memory(log) as node:
         await fails(node, run)
-        with pytest.raises(asyncio.CancelledError):
-            await node.run(run, "p", retry_failed=True)
+        await cut_off(node.run(run, "p", retry_failed=True))
     async with Node.in_memory(log) as node:
         assert await node.run(run, "p") == "paid"
 

@@ -15,7 +15,7 @@ from functools import partial
 from types import CodeType
 from typing import Any, TypeVar
 
-__all__ = ["as_failure", "contained", "is_stop"]
+__all__ = ["as_failure", "contained", "is_stop", "raise_failure"]
 
 T = TypeVar("T")
 
@@ -26,9 +26,14 @@ async def contained(code: Awaitable[T], what: str) -> T:
     try:
         return await code
     except BaseException as exc:
-        if isinstance(exc, Exception) or is_stop(exc, task):
-            raise
-        raise as_failure(exc, what) from None
+        raise_failure(exc, task, what)
+        raise
+
+
+def raise_failure(error: BaseException, task: asyncio.Task[Any] | None, what: str) -> None:
+    """Raise the failure of ``what`` if ``error``, which leaves it, is no ``Exception`` and no stop of ``task``."""
+    if not (isinstance(error, Exception) or is_stop(error, task)):
+        raise as_failure(error, what) from None
 
 
 def as_failure(error: BaseException, what: str) -> RuntimeError:

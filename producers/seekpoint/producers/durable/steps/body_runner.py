@@ -70,11 +70,10 @@ async def _called(
             found = await found if inspect.isawaitable(found) else found
         return found if whole is None else await whole(found)
     except BaseException as exc:
-        from seekpoint.producers.durable.failures.program_exits import as_failure, is_stop
+        from seekpoint.producers.durable.failures.program_exits import raise_failure
 
-        if isinstance(exc, Exception) or is_stop(exc, task):
-            raise
-        raise as_failure(exc, "the call") from None
+        raise_failure(exc, task, "the call")
+        raise
 
 
 def _is_async(call: Callable[..., Any]) -> bool:
