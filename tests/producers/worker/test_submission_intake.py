@@ -13,7 +13,10 @@ from seekpoint.producers.node import runtime_of
 from seekpoint.producers.worker import submission_intake
 from seekpoint.producers.worker.submission_intake import SubmissionIntake
 from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.bodies.entry import new_id
+from seekpoint.schemas.errors import JournalFull
 from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.submissions import SubmissionRecord, encode_submission
 
 
 class QuietMember:
@@ -63,3 +66,32 @@ async def test_a_quiet_inbox_wakes_the_event_loop_rarely(monkeypatch: pytest.Mon
         await intake.close()
         assert member.is_closed
         assert time.monotonic() - began_s < 10.0
+
+
+async def test_a_commit_that_finds_no_room_does_not_end_the_intake() -> None:
+    """The submission is in the journal, and a later commit covers it."""
+    submission = SubmissionRecord(
+        id=new_id(), process_id="p", agent="a", input="null", priority=0, start_at_us=None, actor=None,
+        correlation_id=None, ts=0,
+    )  # fmt: skip
+
+    class FullMember(QuietMember):
+        commits = 0
+
+        def poll(self, timeout_s: float) -> list[Record]:
+            super().poll(timeout_s)
+            return [Record(0, self.polls, 0, b"p", encode_submission(submission))]
+
+        def commit(self, partition: int, offset: int) -> None:
+            self.commits += 1
+            raise JournalFull("no room")
+
+    member, log = FullMember(), MemoryLog(partitions=1)
+    async with Node.in_memory(log) as node:
+        intake = SubmissionIntake(runtime_of(node), member, lambda partitions: None, "workers")
+        reading = asyncio.create_task(intake.run())
+        await until(lambda: member.commits >= 3)
+        assert not reading.done()
+        assert log.watermarks(0).high >= 2
+        reading.cancel()
+        await intake.close()

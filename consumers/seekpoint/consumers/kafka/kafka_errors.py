@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
     InvalidSetting,
+    JournalFull,
     JournalMismatch,
     JournalUnavailable,
     LimitExceeded,
@@ -39,6 +40,8 @@ _AGAINST_RULES = frozenset(
 )
 REFUSES = _FORBIDDEN | _AGAINST_RULES | {CLOCK}
 """Errors by which a broker rejects a record for good: sending it again does not help."""
+_NO_ROOM = "KAFKA_STORAGE_ERROR"
+"""A broker cannot write to its disk: as a rule it is full. Any record may be written once there is room."""
 _TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE"})
 _FINAL = GONE | REFUSES | DAMAGED_RECORD_ERRORS | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
 
@@ -79,6 +82,10 @@ def _translated(name: str, reason: str) -> SeekpointError:
         return JournalMismatch(f"a topic of the journal is not there ({reason})", hint=hint)
     if name in _TOO_LARGE:
         return LimitExceeded(f"Kafka does not take a record of this size ({reason})", hint=_SET_THE_SIZE)
+    if name == _NO_ROOM:
+        return JournalFull(
+            f"a broker cannot write to its disk ({reason})", hint="look at the brokers' disks: make room"
+        )
     if name in _FORBIDDEN:
         hint = "check the credentials in the kafka settings, and what the broker allows them"
         return JournalUnavailable(f"Kafka refuses the connection ({reason})", hint=hint)

@@ -1,11 +1,12 @@
 """The appender of a log in a SQLite file: a thread that writes all waiting records in one transaction.
 
 Records that come while a transaction is being synchronised go into the next one, so the number of records per
-synchronisation grows with the load.
+synchronisation grows with the load. While the disk has no room the thread waits, and writes the records later.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
@@ -16,15 +17,19 @@ from functools import partial
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_marks import marks_of
 from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
-from seekpoint.schemas.errors import JournalUnavailable, SeekpointError
+from seekpoint.schemas.errors import JournalFull, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord, Record
 
 __all__ = ["SqliteAppender"]
+
+_logger = logging.getLogger("seekpoint.consumers")
 
 _QUEUE_MAX = 100_000
 _RECORDS_MAX = 2_000
 _BYTES_MAX = 16 * 1024 * 1024
 """The records and bytes of one transaction."""
+_ROOM_PAUSE_S = 0.5
+"""How often a full disk is tried again."""
 
 
 class SqliteAppender:
@@ -76,7 +81,7 @@ class SqliteAppender:
     def _work(self) -> None:
         while (records := self._next()) is not None:
             try:
-                written = self._file.write(partial(self._insert, records), is_noted=False)
+                written = self._written(records)
             except SeekpointError as exc:
                 self._end(records, exc)
                 return
@@ -87,6 +92,24 @@ class SqliteAppender:
             with self._changed:
                 self._is_writing = False
                 self._changed.notify_all()
+
+    def _written(self, records: list[ProducerRecord]) -> list[Record]:
+        """Write the records in one transaction. One that finds no room leaves nothing: it is repeated."""
+        is_full = False
+        while True:
+            try:
+                written = self._file.write(partial(self._insert, records), is_noted=False)
+            except JournalFull as exc:
+                if not is_full:
+                    _logger.warning("appends wait for room: %s", exc)
+                is_full = True
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._is_retired, _ROOM_PAUSE_S):
+                        raise
+            else:
+                if is_full:
+                    _logger.warning("there is room again: %d records are written", len(records))
+                return written
 
     def _end(self, records: list[ProducerRecord], failure: SeekpointError) -> None:
         """Report the records of a failed transaction, and all that wait, as failed."""

@@ -76,7 +76,7 @@ class SqliteCheckpoints:
         except CommitFailed:
             raise
         except SeekpointError as exc:
-            raise CommitFailed(f"the checkpoints were not written: {exc.message}", decided=True) from exc
+            raise CommitFailed(f"the checkpoints were not written: {exc.message}", decided=True, hint=exc.hint) from exc
 
     def settle(self) -> None:
         """Do nothing: no transaction is ever left open."""

@@ -31,7 +31,7 @@ from seekpoint.consumers.sqlite.file_manifest import (
 from seekpoint.consumers.sqlite.wal_room import WalRoom
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, NewerFormat, SeekpointError
+from seekpoint.schemas.errors import JournalFull, JournalMismatch, JournalUnavailable, NewerFormat, SeekpointError
 from seekpoint.schemas.log.manifest import FORMAT, Manifest
 
 __all__ = ["Changes", "SqliteFile"]
@@ -383,6 +383,8 @@ def _translated(error: sqlite3.Error, path: Path) -> SeekpointError:
             f"the file has another form than this code writes: {error}", file=str(path),
             hint="a version before 0.1.0 made it: name another file in journal_url",
         )  # fmt: skip
+    if code == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return JournalFull(f"the journal's file cannot grow: {error}", file=str(path.absolute()))
     hint = _HINTS.get(code, _HINT)
     if code == sqlite3.SQLITE_CANTOPEN and os.path.exists(path) and not os.access(path, os.R_OK):
         hint = "this user may not read the file"
@@ -391,7 +393,6 @@ def _translated(error: sqlite3.Error, path: Path) -> SeekpointError:
 
 _HINT = "look at the file, its folder and their permissions"
 _HINTS = {
-    sqlite3.SQLITE_FULL: "the disk is full: make room",
     sqlite3.SQLITE_BUSY: "another program has been writing for 30 s: look for one that hangs",
     sqlite3.SQLITE_READONLY: "this user may not write the file, or its folder",
     sqlite3.SQLITE_CANTOPEN: "the folder must exist, and this user must be allowed to use it and to write there",

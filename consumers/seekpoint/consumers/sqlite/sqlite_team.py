@@ -17,6 +17,7 @@ import msgspec
 
 from seekpoint.consumers.heartbeats.host import HostProcess, has_died, this_process
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
+from seekpoint.schemas.errors import JournalFull
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
@@ -58,11 +59,16 @@ class SqliteTeamMember:
     def look(self) -> bool:
         """Say that the member is there, and share the partitions anew if the team has changed. Once a second.
 
-        Return whether the member's partitions have changed.
+        Return whether the member's partitions have changed. Without room on the disk nobody can change them.
         """
         if time.monotonic() - self._looked_at_s < _BEAT_S:
             return False
-        before, self.assigned = self.assigned, self._file.write(self._meet)
+        before = self.assigned
+        try:
+            self.assigned = self._file.write(self._meet)
+        except JournalFull:
+            if not before:
+                raise
         self._looked_at_s = time.monotonic()
         return self.assigned != before
 

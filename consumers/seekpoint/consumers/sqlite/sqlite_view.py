@@ -262,7 +262,7 @@ def _as_view() -> Iterator[None]:
     except ViewUnavailable:
         raise
     except SeekpointError as exc:
-        raise ViewUnavailable(f"the view cannot be used: {exc.message}") from exc
+        raise ViewUnavailable(f"the view cannot be used: {exc.message}", hint=exc.hint) from exc
 
 
 def _row(partition: int, key: bytes, state: State) -> tuple[object, ...]:

@@ -94,14 +94,20 @@ class SubmissionIntake:
                 return records
 
     async def _take(self, records: Sequence[Record]) -> None:
-        """Write the entries of ``records``, wait for all acknowledgements, then commit."""
+        """Write the entries of ``records``, wait for all acknowledgements, then commit.
+
+        A commit that fails costs another member a second reading, and the next one covers it.
+        """
         entries = [(record, *entry) for record in records if (entry := await self._entry_of(record)) is not None]
         self.is_writing = True
         await asyncio.gather(*(self._process(*entry) for entry in entries))
         self.is_writing = False
         self.taken += len(entries)
         ends = {record.partition: record.offset + 1 for record in records}
-        await self._in_thread(partial(self._commit, ends))
+        try:
+            await self._in_thread(partial(self._commit, ends))
+        except Retryable as exc:
+            logger.warning("the submissions that were taken are not noted yet: %s", exc)
 
     def _commit(self, ends: Mapping[int, int]) -> None:
         for partition, offset in ends.items():

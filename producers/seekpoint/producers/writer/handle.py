@@ -23,6 +23,7 @@ from seekpoint.schemas.errors import (
     HandleClosed,
     IllegalCall,
     IllegalTransition,
+    JournalFull,
     LimitExceeded,
     LogTruncated,
     ProcessDegraded,
@@ -387,9 +388,10 @@ class Handle:
         return []
 
     def _renumber(self, pending: Pending, seq: int) -> None:
-        if pending.attempts >= ATTEMPTS_MAX and pending.failure is not None:
-            raise pending.failure  # the broker refuses this very entry: another claim would not help
-        pending.attempts += 1
+        if not isinstance(pending.failure, JournalFull):  # which says nothing of the entry: it waits for room
+            if pending.attempts >= ATTEMPTS_MAX and pending.failure is not None:
+                raise pending.failure  # the broker refuses this very entry: another claim would not help
+            pending.attempts += 1
         pending.seq = seq
         pending.entry = pending.entry._replace(seq=seq, epoch=self.epoch, claim_id=self.claim_id)
         pending.value = encode(pending.entry)

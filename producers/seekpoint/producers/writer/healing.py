@@ -53,9 +53,8 @@ class Healer:
 
     async def _heal(self, handle: Handle, reason: SeekpointError) -> None:
         try:
-            async with asyncio.timeout(self._settings.heal_timeout_s):
-                while not await self._claim_again(handle):  # noqa: ASYNC110  # Kafka gives no event to wait for
-                    await asyncio.sleep(_RETRY_S)
+            while not await self._heal_in_time(handle):
+                logger.warning("process %s waits until the log has room", handle.process_id)
         except TimeoutError:
             error = AppendTimeout(
                 "the log did not acknowledge in time, nor while healing",
@@ -70,6 +69,18 @@ class Healer:
             handle.fail(
                 SeekpointError(f"healing failed: {error_line(exc, self._settings)}", process_id=handle.process_id)
             )
+
+    async def _heal_in_time(self, handle: Handle) -> bool:
+        """Claim until that succeeds. After ``heal_timeout_s`` raise ``TimeoutError``, or return False without room."""
+        try:
+            async with asyncio.timeout(self._settings.heal_timeout_s):
+                while not await self._claim_again(handle):  # noqa: ASYNC110  # Kafka gives no event to wait for
+                    await asyncio.sleep(_RETRY_S)
+        except TimeoutError:
+            if not self._outbox.lacks_room:
+                raise
+            return False
+        return True
 
     async def _claim_again(self, handle: Handle) -> bool:
         claim = handle.healing_claim(self._identity)

@@ -20,7 +20,7 @@ from seekpoint.producers.writer.node_metrics import Histogram
 from seekpoint.producers.writer.pending import HandleStatus, Pending
 from seekpoint.schemas.config.error_texts import error_line, traceback_of
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, SeekpointError
+from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalFull, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import Appender, DeliveryReport, LogWriter, ProducerRecord, Record
 
 __all__ = ["Outbox", "Shipment"]
@@ -29,6 +29,8 @@ logger = logging.getLogger("seekpoint.producers")
 
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
 """The pause between appenders that fail in a row: it doubles each time, up to the second number."""
+_ROOM_PAUSE_S = 1.0
+"""The least pause while the log has no room, since a claim may fit where the entry does not."""
 
 
 class Shipment(msgspec.Struct, eq=False):
@@ -42,6 +44,7 @@ class _External(msgspec.Struct, eq=False):
     """An external entry (claim, signal) that is not acknowledged yet."""
 
     future: asyncio.Future[int]
+    record: ProducerRecord | None = None
     shipment: Shipment | None = None
 
 
@@ -76,6 +79,8 @@ class Outbox:
         self._closing = asyncio.Event()
         self._failures = 0
         """How many appenders failed in a row, without an acknowledged entry in between."""
+        self.lacks_room = False
+        """Whether the last appender ended because the log has no room."""
 
     @classmethod
     def without_handles(cls, writer: LogWriter, settings: Settings) -> Outbox:
@@ -120,8 +125,9 @@ class Outbox:
             raise not_started()
         refuse_other_loop(self._loop)
         item = _External(self._loop.create_future())
+        item.record = ProducerRecord(partition, key, value, item)
         self._unanswered.add(item)
-        self._queue.append(ProducerRecord(partition, key, value, item))
+        self._queue.append(item.record)
         self._schedule()
         return item.future
 
@@ -172,7 +178,7 @@ class Outbox:
             if shipment is not None:
                 shipment.open -= 1
             if error is None:
-                self._failures = 0
+                self._failures, self.lacks_room = 0, False
                 if shipment is not written:  # a batch has few shipments of many records
                     self._observe(written, now, acknowledged)
                     written, acknowledged = shipment, 0
@@ -192,6 +198,7 @@ class Outbox:
         if self._queue:
             self._schedule()
         if failure is not None:
+            self.lacks_room = isinstance(failure, JournalFull)
             self.retire(failure)
         if readable and self._on_readable is not None:
             self._on_readable(readable)
@@ -261,8 +268,9 @@ class Outbox:
         if isinstance(reason, AppendTimeout):
             return
         self._failures += 1
-        if self._failures > 1:
+        if self._failures > 1 or self.lacks_room:
             pause_s = min(_PAUSE_MAX_S, _PAUSE_S * 2.0 ** (self._failures - 2))
+            pause_s = max(pause_s, _ROOM_PAUSE_S) if self.lacks_room else pause_s
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), pause_s)
 
@@ -282,6 +290,10 @@ class Outbox:
 
     def _answer(self, item: object, offset: int, error: SeekpointError | None) -> None:
         assert isinstance(item, _External)
+        if isinstance(error, JournalFull) and item.record is not None and not (self._closed or item.future.done()):
+            item.shipment = None
+            self._queue.append(item.record)  # it is certainly not in the log: it waits for room
+            return
         self._unanswered.discard(item)
         if not item.future.done():
             item.future.set_result(offset) if error is None else item.future.set_exception(error)

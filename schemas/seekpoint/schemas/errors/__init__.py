@@ -3,6 +3,7 @@
     SeekpointError
     ├── Retryable                 something outside is in the way: the same call may work later
     │   ├── JournalUnavailable   Kafka does not answer
+    │   │   └── JournalFull      the log has no room now
     │   ├── ViewUnavailable      Redis does not answer
     │   ├── BlobStoreUnavailable  the blob store does not answer
     │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed
@@ -146,6 +147,7 @@ from seekpoint.schemas.errors.retryable import (
     ClaimLost,
     ClusterFailed,
     ConfirmTimeout,
+    JournalFull,
     JournalUnavailable,
     RequestTimeout,
     ResultTimeout,
@@ -186,6 +188,7 @@ __all__ = [
     "InvalidOption",
     "InvalidSetting",
     "InvalidValue",
+    "JournalFull",
     "JournalGap",
     "JournalMismatch",
     "JournalUnavailable",

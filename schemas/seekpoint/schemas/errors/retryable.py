@@ -34,6 +34,12 @@ class JournalUnavailable(Retryable):
     waited_s: float | None = None
 
 
+class JournalFull(JournalUnavailable):
+    """The log has no room now: a disk is full. The entry is not refused for its content: Seekpoint waits for room."""
+
+    hint = "the disk is full: make room, and the programs go on"
+
+
 class ViewUnavailable(Retryable):
     """Redis does not answer, or answers that it cannot serve now. The journal is safe; recovery works without it."""
 
