@@ -17,6 +17,9 @@ from seekpoint.schemas.values.json_values import dump, load
 
 __all__ = ["failure_text_of", "has_failed", "is_cancelled", "is_over", "refuse_other_run", "run_result"]
 
+_MESSAGE_CHARACTERS_MAX = 1_000
+"""The longest message that a state keeps."""
+
 
 def is_over(state: Draft) -> bool:
     """Whether the run has ended, and does not go on by itself."""
@@ -68,10 +71,11 @@ def failure_text_of(state: State) -> Json:
     failure = state.failure
     if failure is None:
         return dump({"type": "", "message": "the run failed", "data": None, "retryable": False})
-    for call in sorted(state.calls.values(), key=lambda one: -one.seq):
+    for key, call in sorted(state.calls.items(), key=lambda one: -one[1].seq):
         if call.status == "failed" and call.error is not None:
-            error = recorded_failure(call.error)
-            if (error_name(error, Settings()), str(error)) == (failure.type, failure.message):
+            error = recorded_failure(call.error, key=key)
+            text = str(error)[:_MESSAGE_CHARACTERS_MAX]
+            if (error_name(error, Settings()), text) == (failure.type, failure.message[:_MESSAGE_CHARACTERS_MAX]):
                 return call.error
     name = _class_name(failure.type)
     return dump({"type": name, "message": failure.message, "data": None, "retryable": False})

@@ -133,7 +133,7 @@ class DecisionStarted(Body, frozen=True):
 
 
 class DecisionMade(Body, frozen=True):
-    """The response of a model, or the failure of an attempt."""
+    """The response of a model, or the failure of an attempt, with the chunks that the code got of its stream."""
 
     KIND = "decision_made"
     key: str = ""

@@ -110,7 +110,8 @@ def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
     if body.outcome == "succeeded":
         return Call(call.kind, call.position, call.digest, "succeeded", call.attempt, seq, output)
     if body.outcome == "failed":
-        return replace(call, status="failed", seq=seq, error=body.error, detail=_facts(hashed_key(call)))
+        partial, facts = None if output == "null" else output, _facts(hashed_key(call))  # of a stream that broke off
+        return replace(call, status="failed", seq=seq, output=partial, error=body.error, detail=facts)
     if body.outcome == "retry":
         facts = _facts({**hashed_key(call), "retry_at_us": body.retry_at_us})
         return replace(call, seq=seq, error=body.error or "null", detail=facts)

@@ -175,7 +175,7 @@ def _reopened(call: Call, seq: int) -> Call:
         detail = orjson.dumps({**call.facts, "set_aside": True}).decode()
         return replace(call, status="started", seq=seq, output=None, error=None, detail=detail)
     detail = orjson.dumps({**hashed_key(call), "attempts_before": call.attempt}).decode()
-    return replace(call, status="started", seq=seq, error=call.error or "null", detail=detail)
+    return replace(call, status="started", seq=seq, output=None, error=call.error or "null", detail=detail)
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------

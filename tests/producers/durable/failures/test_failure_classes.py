@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seekpoint.producers import register_failure
+from seekpoint.producers.durable.failures import failure_classes
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
     failure_to_raise,
@@ -102,11 +105,76 @@ def test_a_registered_class_is_rebuilt_without_running_its_code() -> None:
     assert (vars(made), made.explain(), made.args, RAN) == ({"code": 4}, "explained", ("no",), [])
 
 
+HOSTILE: list[tuple[str, Any]] = [
+    ("UnicodeDecodeError", ["utf-8", {"$bytes": ""}, -(2**60), -(2**60) + 1, "x"]),
+    ("UnicodeDecodeError", ["utf-8", {"$bytes": "YQ=="}, -5, -4, "x"]),
+    ("UnicodeDecodeError", ["utf-8", {"$bytes": "YQ=="}, 1, 2, "x"]),
+    ("UnicodeDecodeError", ["utf-8", "a", 0, 1, "x"]),
+    ("UnicodeEncodeError", ["utf-8", "", -(2**60), -(2**60) + 1, "x"]),
+    ("UnicodeEncodeError", ["utf-8", "a", 2**40, 2**40 + 1, "x"]),
+    ("UnicodeEncodeError", [None, "a", 0, 1, "x"]),
+    ("UnicodeTranslateError", ["", -(2**60), -(2**60) + 1, "x"]),
+    ("UnicodeTranslateError", ["a", 0, True, "x"]),
+    ("SyntaxError", ["m", ["f.py", 1, 1, "text", 1, 400_000_000]]),
+    ("SyntaxError", ["m", ["f.py", 1, 400_000_000, "text", 1, 2]]),
+    ("IndentationError", ["m", ["f.py", 1, "1", "text", 1, 2]]),
+    ("ExceptionGroup", ["m", []]),
+    ("OSError", [2**70, {"a": 1}, [], None, 5]),
+    ("BlockingIOError", [11, "m", 2**70]),
+    ("ImportError", [[1], {"a": 2}]),
+    ("StopIteration", [[1]]),
+    ("MemoryError", [2**70]),
+]
+
+
+@pytest.mark.parametrize("as_members", [False, True])
+@pytest.mark.parametrize(("name", "arguments"), HOSTILE)
+def test_no_record_reaches_into_a_builtin_of_c(name: str, arguments: list[Any], as_members: bool) -> None:
+    """No memory is read, nothing is printed without bound: a plain error object, which can be shown."""
+    data: dict[str, Any] = {"args": {"$tuple": arguments}}
+    if as_members:
+        flat = [one for value in arguments for one in (value if isinstance(value, list) else [value])]
+        kind = getattr(builtins, name)
+        found = next((names for one, names in failure_classes._MEMBERS.items() if issubclass(kind, one)), ())
+        data = {"members": dict(zip(found, flat, strict=False))}
+    made = recorded_failure(json.dumps({"type": f"builtins:{name}", "message": "m", "data": data}))
+    shown = "".join(traceback.format_exception(made))
+    assert len(shown) < 12_000
+    if name.startswith(("Unicode", "Syntax", "Indent", "ExceptionGroup")):
+        assert type(made) is StepFailed
+
+
+def test_a_new_builtin_with_a_layout_of_its_own_is_not_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not in the list keeps fields that nobody has checked."""
+    monkeypatch.delitem(failure_classes._MEMBERS, OSError)  # type: ignore[attr-defined]
+    assert type(recorded_failure(recorded("builtins:OSError", args=[2, "no"]))) is StepFailed
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "shown"),
+    [
+        ("UnicodeDecodeError", ["utf-8", {"$bytes": "YcM="}, 1, 2, "bad"], "'utf-8' codec can't decode byte 0xc3 in position 1: bad"),
+        ("UnicodeEncodeError", ["ascii", "aé", 1, 2, "bad"], "'ascii' codec can't encode character '\\xe9' in position 1: bad"),
+        ("FileNotFoundError", [2, "gone"], "[Errno 2] gone"),
+        ("SyntaxError", ["bad", {"$tuple": ["f.py", 3, 1, "a b", 3, 2]}], "bad (f.py, line 3)"),
+        ("ImportError", ["no"], "no"),
+        ("KeyError", ["k"], "'k'"),
+    ],
+)  # fmt: skip
+def test_a_failure_that_an_older_version_recorded_is_rebuilt_as_then(name: str, arguments: Any, shown: str) -> None:
+    """It has arguments only: members are what the constructor would make of them."""
+    made = recorded_failure(recorded(f"builtins:{name}", args={"$tuple": arguments}), process_id="p", key="a:1", seq=3)
+    assert (type(made).__name__, str(made)) == (name, shown)
+    made = recorded_failure(recorded("lib:Error"), process_id="p", key="a:1", seq=3)
+    assert isinstance(made, StepFailed)
+    assert (made.process_id, made.key, made.seq) == ("p", "a:1", 3)
+
+
 def test_the_first_run_raises_what_a_replay_raises() -> None:
     """The same class: the registered one itself, and StepFailed for one that is not registered."""
     for error in (Careful("no"), Unregistered("no"), ValueError("no"), EffectFailed("no", key="k")):
         text = failure_text(error, PLAIN)
-        assert type(failure_to_raise(error, text, PLAIN)) is type(recorded_failure(text))
+        assert type(failure_to_raise(error, text)) is type(recorded_failure(text))
 
 
 def test_an_attribute_in_a_record_hides_no_fact_of_an_error() -> None:

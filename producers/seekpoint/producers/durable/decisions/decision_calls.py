@@ -97,8 +97,8 @@ class DecisionCalls(DurableCalls):
         with the same options without ``on_chunk``. The loop ends once the whole stream is recorded. A crash before that
         makes the call again, with other chunks: act on what came after the loop, not in it. ``aclose()`` stops the call
         at its next chunk, and records what came until then, with an unknown usage. An error after the first chunk is
-        recorded without the chunks, and is not retried, because the code has seen a part of the stream. While branches
-        run (``gather``), the first chunk comes once the stream is recorded.
+        recorded with the chunks before it, and is not retried, because the code has seen a part of the stream. Chunks
+        beyond half an entry come once the stream is recorded; while branches run (``gather``), all chunks do.
         """
         check_options("decide_stream", None, how, dict.fromkeys(_STREAM_OPTIONS))
         from seekpoint.producers.durable.decisions.decision_streams import DecisionStream, LiveChunks
@@ -138,9 +138,9 @@ class DecisionCalls(DurableCalls):
             return raise_difference(process, exc, request)
         record = place.record
         if record is not None:
+            if live is not None and record.output is not None and record.status != "started":
+                live.recorded = partial(answered, record, kind, process, place)
             if record.status == "succeeded":
-                if live is not None:
-                    live.recorded = partial(answered, record, kind, process, place)
                 return process.in_order(place, answered, record, kind, process, place)
             if record.status == "failed":
                 return process.in_order(place, failed, record, process, place)

@@ -41,6 +41,10 @@ class DecisionAttempts(Attempts):
     on_chunk: Callable[[Any], object] | None = None
     live: LiveChunks | None = None
     """Where the chunks go that are read while the decision runs; None if nobody reads them before it ends."""
+    given: list[Any] = msgspec.field(default_factory=list)
+    """The chunks that were handed out while the stream was read, as JSON values."""
+    given_bytes: int = 0
+    given_items: int = 0
     spent: dict[str, Any] = msgspec.field(default_factory=dict)
     """What the response says of its model and usage: they are recorded also if it cannot be recorded."""
 
@@ -82,9 +86,24 @@ class DecisionAttempts(Attempts):
     def _seen(self, chunk: Any) -> Any:
         if self.on_chunk is not None:
             self.on_chunk(chunk)
-        if self.live is not None:
-            self.live.put(chunk)
+        if self.live is not None and not self.live.is_held:
+            self._hand_out(self.live, chunk)
         return chunk
+
+    def _hand_out(self, live: LiveChunks, chunk: Any) -> None:
+        """Hand out a chunk as later runs get it, while the record of a failure has room for it."""
+        try:
+            text, made = journaled([chunk], self.work.kind, self.place.key, self.process)
+        except (InvalidValue, LimitExceeded, UnserializableValue):  # the end of the stream raises it
+            live.is_held = True
+            return
+        limits = self.process.limits
+        self.given_bytes += len(text.encode())
+        self.given_items += text.count(",") + text.count("[") + text.count("{")  # at least as many as there are
+        live.is_held = self.given_bytes > limits.record_bytes // 2 or self.given_items > limits.items
+        if not live.is_held:
+            self.given += load(text)
+            live.put(made[0])
 
     async def _close(self, source: Any) -> None:
         """Close a stream that is not read to its end."""
@@ -114,6 +133,9 @@ class DecisionAttempts(Attempts):
         self._note_spent(model_in(value) or asked, self._usage_of(value, result))
         calls = tool_calls_in(value)
         await self._record(began, response=text, tool_calls=None if calls is None else dump(calls))
+        if self.live is not None:
+            for chunk in result[len(self.given) :]:
+                self.live.put(chunk)
         return result
 
     def _note_spent(self, model: str | None, usage: Usage | None) -> None:
@@ -139,6 +161,8 @@ class DecisionAttempts(Attempts):
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:
         now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
+        if outcome == "failed" and self.given:
+            more["response"] = dump(self.given, self.process.limits)
         made = b.DecisionMade(
             key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
             duration_us=max(0, round(duration_s * 1_000_000)), **self.spent, **more,

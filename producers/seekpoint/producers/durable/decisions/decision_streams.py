@@ -1,9 +1,10 @@
 """Hand out the chunks of a decision while its stream is read, and those of the record in later runs.
 
 The decision is made in a task of its own, which reads the stream, records it, and ends. The code that asked reads the
-chunks from a queue. It gets the end of the stream once that task has ended, so the whole stream is recorded by then.
-While branches run (``process.gather``), nothing but recorded answers may decide their order: there the first chunk
-comes once the whole stream is recorded.
+chunks from a queue. It gets the end of the stream once that task has ended, so the whole stream is recorded by then. Of
+a stream that breaks off, the record has the chunks that the code got. Chunks beyond half an entry come once the stream
+is recorded. While branches run (``process.gather``), nothing but recorded answers may decide their order: there the
+first chunk comes once the whole stream is recorded.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class LiveChunks:
         """Returns the chunks of the record, if the decision has one."""
         self.is_begun = False
         """Whether a chunk came."""
+        self.is_held = False
+        """Whether chunks wait for the end of the stream: one cannot be recorded, or a failure has no room for more."""
         self.is_closed = False
         """Whether the code wants no more chunks."""
         self.is_cut = False

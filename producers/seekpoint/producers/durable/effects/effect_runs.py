@@ -26,6 +26,7 @@ from seekpoint.producers.durable.failures.recorded_failures import (
     is_undone,
     mark_undone,
     recorded_failure,
+    recorded_line,
     scrubbed_failure,
 )
 from seekpoint.producers.durable.steps.body_runner import run_body
@@ -119,12 +120,11 @@ class EffectRun:
         if record.error is None:
             text, kind = record.output or "null", self._effect.output_type
             return load(text) if kind is None else rebuilt(text, kind, process, self._place.key)
-        process_id, key, seq = process.process_id, self._place.key, process.written.entry_seq(record)
+        key, seq = self._place.key, process.written.entry_seq(record)
         if error is None:
-            again = recorded_failure(record.error, process_id=process_id, key=key, seq=seq)
+            again = recorded_failure(record.error, process_id=process.process_id, key=key, seq=seq)
             raise tagged(again, key, recorded=record.error)
-        again = failure_to_raise(error, record.error, process.settings, process_id=process_id, key=key, seq=seq)
-        raise tagged(again, key)
+        raise tagged(failure_to_raise(error, record.error, key), key)
 
     # --- the intent
     async def _intend(self) -> None:
@@ -253,7 +253,9 @@ class EffectRun:
                 await self._process.waiting.for_mail(self._effect.external_outcome)
         except TimeoutError as exc:
             raise self._unknown(
-                "no dispatcher has called yet", exc, hint="start one that knows it: seekpoint serve dispatcher"
+                "no dispatcher has called yet",
+                error_line(exc, self._process.settings),
+                hint="start one that knows it: seekpoint serve dispatcher",
             ) from exc
 
     async def _reconcile(self) -> None:
@@ -322,14 +324,20 @@ class EffectRun:
         if effect.status in (EffectStatus.PENDING, EffectStatus.UNKNOWN) and effect.status is not status:
             await self._settle(status, by="call", error=None if why is None else self._failure(why))
         message = "an effect was given up" if stuck else "nobody can tell whether an effect happened"
-        raise self._unknown(message, why) from why
+        text = None if effect.record is None else effect.record.error
+        if text is None:
+            raise self._unknown(message)
+        cause = recorded_failure(text, key=self._place.key)  # what a later run has of the error
+        raise self._unknown(message, recorded_line(text)) from (
+            cause if why is None else failure_to_raise(why, text, self._place.key)
+        )
 
-    def _unknown(self, message: str, why: Exception | None, hint: str = EffectUnknown.hint) -> EffectUnknown:
+    def _unknown(self, message: str, reason: str | None = None, hint: str = EffectUnknown.hint) -> EffectUnknown:
         effect = self._effect
         return EffectUnknown(
             message, process_id=self._process.process_id, key=self._place.key, status=str(effect.status),
             idempotency_key=effect.idempotency_key, connector=effect.intent.get("connector"),
-            reason=None if why is None else error_line(why, self._process.settings), hint=hint,
+            reason=reason, hint=hint,
         )  # fmt: skip
 
     def _settled(

@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from seekpoint.producers.durable.failures.failed_calls import recorded_text
 from seekpoint.producers.durable.failures.recorded_failures import error_name, recorded_message
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import SeekpointError, StepFailed
+from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.state.state_parts import Failure
 
 __all__ = ["failure_origin", "frames_from_own_code"]
@@ -23,8 +23,8 @@ _MESSAGE_CHARACTERS_MAX = 1_000
 def failure_origin(error: BaseException, before: Failure | None, settings: Settings) -> str | None:
     """Return file, line, function and source line of the newest frame that is not a library's; None without a frame.
 
-    Without such a frame, return the newest library's. For a ``StepFailed``, use the exception that caused it. For a
-    failure rebuilt from its record, return the origin that ``before`` has if that is the same failure.
+    Without such a frame, return the newest library's. For a failure rebuilt from its record, return the origin that
+    ``before`` has if that is the same failure.
     """
     text = recorded_text(error)
     if before is not None and text is not None and error_name(error, settings) == before.type:
@@ -43,8 +43,6 @@ def frames_from_own_code(error: BaseException) -> TracebackType | None:
 
 
 def _origin(error: BaseException) -> str | None:
-    if isinstance(error, StepFailed) and error.__cause__ is not None and error.__cause__.__traceback__ is not None:
-        error = error.__cause__
     frames = [*walk_tb(error.__traceback__)]
     own = [one for one in frames if not _is_library(one[0])]
     if not frames:

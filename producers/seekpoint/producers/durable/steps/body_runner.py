@@ -46,12 +46,12 @@ async def run_body(
     except TimeoutError as exc:
         if exc.args or not limit.expired():
             raise  # the callable's own
-        late = TimeoutError(f"{key} took longer than {timeout_s} s")
-        if _is_async(call):
-            raise late from exc
-        from seekpoint.producers.durable.failures.transient import still_running
+    late = TimeoutError(f"{key} took longer than {timeout_s} s")
+    if _is_async(call):
+        raise late
+    from seekpoint.producers.durable.failures.transient import still_running
 
-        raise still_running(late) from exc
+    raise still_running(late)
 
 
 async def _called(

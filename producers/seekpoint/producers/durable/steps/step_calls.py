@@ -158,8 +158,7 @@ def failure_of(process: DurableProcess, place: CallPlace, error: Exception, text
     from seekpoint.producers.durable.failures.failed_calls import tagged
     from seekpoint.producers.durable.failures.recorded_failures import failure_to_raise
 
-    again = failure_to_raise(error, text, process.settings, process_id=process.process_id, key=place.key)
-    return tagged(again, place.key, place.scope)
+    return tagged(failure_to_raise(error, text, place.key), place.key, place.scope)
 
 
 class Work(NamedTuple):
@@ -218,10 +217,11 @@ class Attempts(msgspec.Struct):
 
                 if not is_failure(exc):
                     raise
-                await self._fail(exc, began)
+                failure = exc
             else:
                 process.matcher.ended(self.place)
                 return result
+            await self._fail(failure, began)  # here, so that what it raises has no context that a replay has not
 
     async def _succeed(self, value: Any, began: float) -> Any:
         """Record the result of the body; return it as each later run gets it."""
@@ -315,12 +315,11 @@ class Attempts(msgspec.Struct):
 
     async def _fail(self, error: Exception, began: float) -> None:
         """Record the failure; return if there is another attempt, else raise what a replay will raise."""
-        from seekpoint.producers.durable.failures.recorded_failures import failure_text
         from seekpoint.producers.durable.failures.transient import retry_after_s
 
         process, retry = self.process, self.work.retry
         if not (self.attempt < self.attempts_max and retry.is_retryable(error)):
-            text = failure_text(error, process.settings, process.limits)
+            text = self._failure(error)
             await self._end("failed", began, error=text)
             process.matcher.ended(self.place)
             raise failure_of(process, self.place, error, text)
@@ -329,13 +328,18 @@ class Attempts(msgspec.Struct):
         seq = await self._end(
             "retry",
             began,
-            error=failure_text(error, process.settings, process.limits, retryable=True),
+            error=self._failure(error, retryable=True),
             retry_at_us=due_us,
         )
         if self.asked:
             self.body = {"records": process.written.calls, "lenient_below_seq": seq}
         await self._wait(wait_s)
         self.attempt += 1
+
+    def _failure(self, error: Exception, **more: Any) -> Json:
+        from seekpoint.producers.durable.failures.recorded_failures import failure_text
+
+        return failure_text(error, self.process.settings, self.process.limits, **more)
 
 
 def journaled(

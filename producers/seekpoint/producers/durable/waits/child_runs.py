@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
+    exact_failure,
     failure_text,
     failure_to_raise,
     is_failure,
@@ -65,12 +66,10 @@ class Child(Generic[OutputT]):
         end = await self._process.waiting.until_task(self._task)
         if end.outcome == "succeeded":
             return rebuilt_result(self._agent, end.text, self.child_id)
-        process_id = self._process.process_id
         if end.error is None:
-            error = recorded_failure(end.text, process_id=process_id, key=self.key)
+            error = recorded_failure(end.text, key=self.key)
             raise tagged(error, self.key, self._place.scope, recorded=end.text)
-        error = failure_to_raise(end.error, end.text, self._process.settings, process_id=process_id, key=self.key)
-        raise tagged(error, self.key, self._place.scope)
+        raise tagged(failure_to_raise(end.error, end.text, self.key), self.key, self._place.scope)
 
     @property
     def _is_set_aside(self) -> bool:
@@ -118,7 +117,7 @@ class Child(Generic[OutputT]):
                 self._process.session.check()
                 await asyncio.sleep(0.05 if isinstance(exc, AlreadyOpen) else 0)
             except ChildFailure as exc:
-                return ChildEnd("failed", exc.text)
+                return ChildEnd("failed", exact_failure(exc.text))
             except Exception as exc:
                 if isinstance(exc, Retryable) or not (is_failure(exc) or isinstance(exc, Cancelled)):
                     raise
