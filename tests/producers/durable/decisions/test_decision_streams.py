@@ -13,6 +13,7 @@ from counting_model import REQUEST, bodies
 from seekpoint.producers import Node, Process, Retry, SyncNode, agent, check_replay
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import InvalidOption, InvalidSetting, ReplayDivergence
 from seekpoint.schemas.log.memory_log import MemoryLog
 
@@ -217,3 +218,28 @@ async def test_what_is_no_stream_is_refused() -> None:
             await anext(process.decide_stream("plan", str, REQUEST))  # type: ignore[arg-type]
         with pytest.raises(InvalidOption, match="on_chunk= is no option of decide_stream"):
             process.decide_stream("plan", Streamer(), REQUEST, on_chunk=print)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_chunks_beyond_half_an_entry_come_once_the_stream_is_recorded(breaks: bool) -> None:
+    """The record of a failure has room for those that the code got: a replay gives the same ones."""
+    log, chunks = MemoryLog(limits=Limits(record_bytes=20_000)), ["x" * 3_000] * 5
+    seen: list[tuple[int, str]] = []
+
+    async def long(_: Any) -> AsyncIterator[Any]:
+        for chunk in chunks:
+            yield chunk
+        if breaks:
+            raise ConnectionError("broken")
+
+    for _ in range(2):
+        async with Node.in_memory(log) as node, node.open("p") as process:
+            found, error = 0, ""
+            try:
+                async for _chunk in process.decide_stream("plan", long, REQUEST):
+                    found += 1
+            except ConnectionError as exc:
+                error = str(exc)
+            seen.append((found, error))
+            assert await process.step("act", str, found) == str(found)
+    assert seen == [(3, "broken")] * 2 if breaks else seen == [(5, "")] * 2

@@ -153,8 +153,8 @@ def test_a_new_builtin_with_a_layout_of_its_own_is_not_rebuilt(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("name", "arguments", "shown"),
     [
-        ("UnicodeDecodeError", ["utf-8", {"$bytes": "YcM="}, 1, 2, "bad"], "'utf-8' codec can't decode byte 0xc3 in position 1: bad"),
-        ("UnicodeEncodeError", ["ascii", "aé", 1, 2, "bad"], "'ascii' codec can't encode character '\\xe9' in position 1: bad"),
+        ("UnicodeDecodeError", ["x", {"$bytes": "YcM="}, 1, 2, ""], "'x' codec can't decode byte 0xc3 in position 1: "),
+        ("UnicodeEncodeError", ["x", "aé", 1, 2, "y"], "'x' codec can't encode character '\\xe9' in position 1: y"),
         ("FileNotFoundError", [2, "gone"], "[Errno 2] gone"),
         ("SyntaxError", ["bad", {"$tuple": ["f.py", 3, 1, "a b", 3, 2]}], "bad (f.py, line 3)"),
         ("ImportError", ["no"], "no"),

@@ -56,7 +56,8 @@ def register_failure(kind: E) -> E:
         register_failure(httpx.TimeoutException)
 
     A rebuilt exception has the recorded ``args`` and those attributes that JSON can carry. Its ``__init__`` and
-    ``__new__`` are not called. Subclasses are registered one by one. Raises ``Refused`` for what is no subclass of
+    ``__new__`` are not called. The first run raises the rebuilt exception too where the original has more than that.
+    Subclasses are registered one by one. Raises ``Refused`` for what is no subclass of
     ``Exception``, and for a class that a function defines.
     """
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
