@@ -9,9 +9,13 @@ import json
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, Final
 
+from seekpoint.consumers.staging.masks.joined_texts import groups, pieces_of, uncovered
+from seekpoint.consumers.staging.masks.mask_matching import Matching
 from seekpoint.consumers.staging.masks.mask_rules import Do, MaskRule
 from seekpoint.schemas.values.attachment_ref import read_ref
 
@@ -48,6 +52,7 @@ class Mask:
         self._ref_items = ref_items
         self._key = blake2b(key, digest_size=32).digest()
         self.has_key = bool(key)
+        self._matching = Matching()
 
     def pseudonym(self, text: str) -> str:
         """Return a keyed hash: the same text has the same pseudonym, and only the key allows guesses."""
@@ -59,6 +64,7 @@ class Mask:
 
     def text(self, value: str, names: Names) -> Any:
         """Mask a plain text; ``DROPPED`` if a rule drops it."""
+        value = self._joined(value, names)
         return self._leaf(value, names, self._active((), names), 0)
 
     def json(self, text: str, names: Names) -> str | Any:
@@ -68,10 +74,11 @@ class Mask:
 
     def value(self, value: Any, names: Names) -> Any:
         """Mask a JSON value; ``DROPPED`` if a rule drops it."""
-        return self._walk(value, names, (), 0)
+        return self._walk(self._joined(value, names), names, (), 0)
 
     def name(self, name: str, names: Names) -> str:
         """Mask the name of a member of the value at ``names``: rules with a regex apply to it too."""
+        self._matching.begin()
         return self._name(name, self._active((), names))
 
     # --- implementation
@@ -86,6 +93,89 @@ class Mask:
 
     def _added(self, before: Rules, names: Names) -> Rules:
         return before + tuple(rule for rule in self._rules if rule not in before and rule.path.matches(names))
+
+    def _joined(self, value: Any, names: Names) -> Any:
+        """Return ``value`` with the matches masked that stand in several of its texts; see ``joined_texts``."""
+        self._matching.begin()
+        is_nested = isinstance(value, dict | list) or (isinstance(value, str) and "[" in value)
+        if not (self._rules and is_nested):
+            return value
+        pieces = pieces_of([value], names, _parsed)
+        texts = [piece.text for piece in pieces]
+        for number, piece in enumerate(pieces):
+            rules = self._active((), piece.names) if piece.is_coded else ()
+            whole = next((rule for rule in rules if rule.regex is None), None)
+            if whole is not None:  # its path is that in its event, where the walk does not find it
+                texts[number] = "" if whole.do is Do.DROP else self._replacement(piece.text, whole.do)
+        for group in groups(pieces):
+            self._mask_joined(group, pieces[group[0]].names, texts)
+        if all(text == piece.text for text, piece in zip(texts, pieces, strict=True)):
+            return value
+        holder = [deepcopy(value)]
+        for text, piece in zip(texts, pieces_of(holder, names, _parsed), strict=True):
+            if text != piece.text:
+                piece.put(text)
+        return holder[0]
+
+    def _mask_joined(self, group: list[int], names: Names, texts: list[str]) -> None:
+        """Mask what the texts in ``group`` say together, in ``texts``."""
+        joined = "".join(texts[number] for number in group)
+        rules = self._active((), names)
+        if isinstance(_parsed(joined), dict | list):  # the pieces of a JSON text, such as a tool's arguments
+            masked = self._text(joined, names, rules, 0)
+            if masked != joined:
+                texts[group[0]] = "" if masked is DROPPED else masked
+                for number in group[1:]:
+                    texts[number] = ""
+            return
+        for rule in rules:
+            if rule.regex is None:
+                return
+            self._mask_matches(rule, group, texts)
+
+    def _mask_matches(self, rule: MaskRule, group: list[int], texts: list[str]) -> None:
+        """Mask the matches of one rule that reach over several texts. Those within one stay: the walk finds them."""
+        assert rule.regex is not None
+        parts = [texts[number] for number in group]
+        own = [self._matching.spans(rule.regex, part) if part else [] for part in parts]
+        edits: list[list[tuple[int, int, str]]] = [[] for _ in parts]
+        joined = "".join(parts)
+        starts = [0, *accumulate(map(len, parts))][:-1]
+        for begin, end in self._matching.spans(rule.regex, joined):
+            touched = [
+                (
+                    at,
+                    max(begin - start, 0),
+                    min(end - start, len(parts[at])),
+                    [span for span in own[at] if span[1] > begin - start and span[0] < end - start],
+                )
+                for at, start in enumerate(starts)
+                if start < end and start + len(parts[at]) > begin
+            ]
+            if len(touched) == 1:
+                continue
+            within = [(at, span) for at, _, _, spans in touched for span in spans]
+            # A text that is a match of its own, and what matches beyond this match, keep the pseudonym of their own.
+            is_one = len(within) < 2 and all(
+                span[0] >= begin - starts[at]
+                and span[1] <= end - starts[at]
+                and (span != (0, len(parts[at])) or starts[at] > begin)
+                for at, span in within
+            )
+            left = (
+                "" if rule.do is Do.DROP or (within and not is_one) else self._replacement(joined[begin:end], rule.do)
+            )
+            for at, first, last, spans in touched:
+                for start, stop in uncovered(first, last, () if is_one else spans):
+                    edits[at].append((start, stop, left))
+                    left = ""
+        for number, edit in zip(group, edits, strict=True):
+            for start, stop, replacement in reversed(edit):
+                texts[number] = texts[number][:start] + replacement + texts[number][stop:]
+        rest = "".join(self._matching.replaced(rule.regex, texts[number], lambda _: "") for number in group)
+        if self._is_in_unescaped(rule.regex, rest):
+            for number in group:
+                texts[number] = self._replacement(texts[number], rule.do)
 
     def _walk(self, node: Any, names: Names, before: Rules, depth: int) -> Any:
         if depth > _DEPTH_MAX:
@@ -139,8 +229,8 @@ class Mask:
     def _replaced(self, rule: MaskRule, text: str) -> str:
         """Replace each match; replace the whole text if it matches only after unescaping."""
         assert rule.regex is not None
-        replaced = rule.regex.sub(lambda match: self._replacement(match[0], rule.do), text)
-        return self._replacement(text, rule.do) if _matches_unescaped(rule.regex, replaced) else replaced
+        replaced = self._matching.replaced(rule.regex, text, lambda match: self._replacement(match, rule.do))
+        return self._replacement(text, rule.do) if self._is_in_unescaped(rule.regex, replaced) else replaced
 
     def _replacement(self, text: str, do: Do) -> str:
         return self.pseudonym(text) if do is Do.HASH else REDACTED
@@ -158,7 +248,7 @@ class Mask:
                 return DROPPED
             text = text if masked == inner else dumped(masked)
         for rule in rules:
-            if rule.regex is not None and (rule.regex.search(text) or _matches_unescaped(rule.regex, text)):
+            if rule.regex is not None and self._is_in(rule.regex, text):
                 if rule.do is Do.DROP:
                     return DROPPED
                 text = self._replaced(rule, text)
@@ -175,13 +265,26 @@ class Mask:
         """Mask a number or a tagged value as a whole if a rule matches any notation of it, or something in it."""
         spellings = _spellings(node)
         for rule in rules:
-            if rule.regex is not None and any(
-                rule.regex.search(text) or _matches_unescaped(rule.regex, text) for text in spellings
-            ):
+            if rule.regex is not None and any(self._is_in(rule.regex, text) for text in spellings):
                 return DROPPED if rule.do is Do.DROP else self._replacement(spellings[0], rule.do)
         if isinstance(node, dict) and any(self._text(text, names, rules, depth + 1) != text for text in spellings[1:]):
             return self._replacement(spellings[0], Do.REDACT)
         return {_REF: self._ref_items(node[_REF])} if isinstance(node, dict) and _REF in node else node
+
+    def _is_in(self, regex: re.Pattern[str], text: str) -> bool:
+        return self._matching.is_in(regex, text) or self._is_in_unescaped(regex, text)
+
+    def _is_in_unescaped(self, regex: re.Pattern[str], text: str) -> bool:
+        """Return whether ``regex`` matches ``text`` after unescaping, as JSON does: ``\\u0040`` is ``@``."""
+        for _ in range(_ESCAPED_DEPTH):
+            if "\\" not in text:
+                return False
+            before, text = text, _ESCAPES.sub(_unescaped, text)
+            if text == before:
+                return False
+            if self._matching.is_in(regex, text):
+                return True
+        return True  # nested escapes beyond the limit count as a match
 
 
 def dumped(value: Any) -> str:
@@ -220,19 +323,6 @@ def _unique_members(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(members):
         raise ValueError("an object has a name twice")
     return found
-
-
-def _matches_unescaped(regex: re.Pattern[str], text: str) -> bool:
-    """Return whether ``regex`` matches ``text`` after unescaping, as JSON does: ``\\u0040`` is ``@``."""
-    for _ in range(_ESCAPED_DEPTH):
-        if "\\" not in text:
-            return False
-        before, text = text, _ESCAPES.sub(_unescaped, text)
-        if text == before:
-            return False
-        if regex.search(text):
-            return True
-    return True  # nested escapes beyond the limit count as a match
 
 
 def _unescaped(match: re.Match[str]) -> str:
