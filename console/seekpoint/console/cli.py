@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated, TextIO
 
 import typer
@@ -200,9 +203,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: list[str]) -> int:
     if not _has_output():
         return EXIT_BROKEN_PIPE
-    if sys.platform == "win32":
-        for stream in (sys.stdout, sys.stderr):  # the code page of a pipe cannot encode most names
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    codecs.register_error("seekpoint.json", _json_escapes)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a program that calls main() may have replaced it
+            # The code page of a pipe on Windows, or a locale of one byte, cannot encode most names.
+            stream.reconfigure(encoding="utf-8" if sys.platform == "win32" else None, errors="seekpoint.json")
     code = _run(arguments)
     try:
         sys.stdout.flush()
@@ -211,6 +216,12 @@ def _main(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE if isinstance(error, BrokenPipeError) else code or report(error)
     return code
+
+
+def _json_escapes(error: UnicodeError) -> tuple[str, int]:
+    """Write what a stream cannot encode as JSON escapes it: a document stays the same document."""
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _has_output() -> bool:

@@ -280,7 +280,7 @@ def test_a_missing_file_is_named_with_its_folder(open_file: OpenFile, tmp_path: 
 def test_a_journal_url_is_checked() -> None:
     """Only a file of SQLite; and a journal in a file has no view in Redis."""
     settings = Settings(journal_url="sqlite:///runs.db", redis_url="redis://127.0.0.1:6379/0")
-    assert (settings.redis_url, settings.sqlite_path) == (None, Path("runs.db"))
+    assert (settings.redis_url, settings.sqlite_path) == (None, Path("runs.db").absolute())
     assert Settings(journal_url="sqlite:////var/runs.db").sqlite_path == Path("/var/runs.db")
     assert Settings().sqlite_path is None
     for url in ("postgres://x", "sqlite:///", "runs.db", "sqlite:///   "):

@@ -19,7 +19,8 @@ from seekpoint.producers.durable.idempotency_keys import portable_key
 def test_every_identity_gives_a_key_that_a_header_carries_and_that_no_other_identity_has(identity: str) -> None:
     """A key that is short and ASCII already never changes."""
     key = portable_key(identity)
-    assert key.isascii() and key.isprintable()
+    assert key.isascii()
+    assert key.isprintable()
     assert 0 < len(key) <= 255
     assert key == key.strip()
     assert (key == identity) == (

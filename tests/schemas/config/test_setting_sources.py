@@ -192,3 +192,12 @@ class TestWrongNames:
         with pytest.raises(InvalidSetting) as caught:
             load()
         assert nearest in caught.value.hint
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    """Editors on Windows write one in front of settings and of secrets."""
+    secret, file = tmp_path / "secret", tmp_path / "settings.toml"
+    secret.write_bytes(b"\xef\xbb\xbfopen sesame\r\n")
+    file.write_bytes(b"\xef\xbb\xbfjournal = 'mine'\n[kafka]\nsasl.password_file = '%s'\n" % str(secret).encode())
+    settings = Settings.load(file, {})
+    assert (settings.journal, settings.kafka) == ("mine", {"sasl.password": "open sesame"})

@@ -31,7 +31,7 @@ class FolderBlobs:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # the program may change its working directory
         self.name = f"file://{self._path}"
 
     def put(self, folder: str, digest: str, data: bytes) -> None:

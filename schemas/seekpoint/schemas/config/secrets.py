@@ -223,7 +223,7 @@ def read_secret_file(path: str, setting: str) -> str:
     """
     try:
         with open(path, "rb") as file:
-            text = file.read().decode("utf-8")
+            text = file.read().decode("utf-8-sig")  # editors on Windows begin a file with a byte-order mark
     except UnicodeDecodeError:
         # The cause is left out: a UnicodeDecodeError contains the bytes of the secret.
         raise InvalidSetting(f"the file of {setting} is not UTF-8 text", setting=setting, path=path) from None

@@ -109,8 +109,7 @@ def _content(path: Path) -> dict[str, Any]:
     import tomllib  # imported late: it takes 5 ms, and only a file needs it
 
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # a byte-order mark is no fault of the TOML
     except OSError as exc:
         raise InvalidSetting(f"{path} cannot be read: {exc.strerror}", setting=CONFIG_VARIABLE, path=str(path)) from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:

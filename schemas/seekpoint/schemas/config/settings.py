@@ -98,6 +98,8 @@ class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames)
             checked = isinstance(given, ClientOptions) and given.group == group
             force_setattr(self, group, given if checked else ClientOptions(group, given))
         if self.journal_url is not None:
+            path = os.path.abspath(self.journal_url.removeprefix(_SQLITE))  # the program may change its directory
+            force_setattr(self, "journal_url", f"{_SQLITE}{path}")
             force_setattr(self, "redis_url", None)  # an embedded log has no view outside its file
         typed_redis_options(self.redis)
         check_redis_url(self.redis_url)

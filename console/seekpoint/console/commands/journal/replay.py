@@ -201,7 +201,7 @@ def _header(text: str) -> tuple[str, str | None]:
 
 def _ids(path: Path) -> Iterator[str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
         reason = getattr(exc, "strerror", None) or "it is not text"
         raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint="--processes-from") from None

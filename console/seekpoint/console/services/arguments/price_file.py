@@ -30,7 +30,7 @@ def prices_in(path: Path | None) -> Prices | None:
     from seekpoint.producers import Prices
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError) as exc:
         raise typer.BadParameter(f"{path} cannot be read: {exc}", param_hint="--prices") from exc

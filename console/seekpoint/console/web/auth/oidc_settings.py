@@ -62,10 +62,10 @@ class OidcSettings(FrozenStruct, frozen=True, kw_only=True, forbid_unknown_field
 def read_oidc_settings(path: Path, own_address: str | None) -> OidcSettings:
     """Return the settings in a file. ``own_address`` is used if it names none. Raises ``InvalidSetting``."""
     try:
-        found = msgspec.convert(tomllib.loads(path.read_text()), OidcSettings)
+        found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), OidcSettings)
         secret = os.environ.get(SECRET_VARIABLE)
         if found.client_secret_file is not None:
-            secret = (path.parent / found.client_secret_file).read_text().strip()
+            secret = (path.parent / found.client_secret_file).read_text(encoding="utf-8-sig").strip()
     except OSError as exc:
         raise InvalidSetting(
             f"a file of the sign-in cannot be read: {exc.strerror}", setting="--oidc", found=exc.filename, hint=_HINT

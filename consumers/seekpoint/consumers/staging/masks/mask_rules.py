@@ -98,8 +98,8 @@ class MaskRules:
     def load(cls, path: str | FilePath) -> MaskRules:
         """Load the rules of a TOML file. Raises ``InvalidSetting`` with the path."""
         try:
-            with open(path, "rb") as file:
-                return cls.from_dict(tomllib.load(file))
+            with open(path, encoding="utf-8-sig") as file:
+                return cls.from_dict(tomllib.loads(file.read()))
         except OSError as exc:
             raise InvalidSetting(f"the mask rules cannot be read: {exc.strerror}", path=str(path)) from exc
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
