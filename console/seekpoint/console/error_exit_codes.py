@@ -13,6 +13,7 @@ _EXIT_CODES: dict[type[SeekpointError], int] = {
     errors.Retryable: EXIT_UNREACHABLE,
     errors.ClaimLost: EXIT_REFUSED,
     errors.HandleLost: EXIT_REFUSED,
+    errors.GroupLost: EXIT_UNREACHABLE,
     errors.Refused: EXIT_REFUSED,
     errors.UnserializableValue: EXIT_USAGE,
     errors.InvalidValue: EXIT_USAGE,

@@ -26,6 +26,7 @@ from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.producers.node_calls.control_calls import ControlCalls
 from seekpoint.producers.runs.failed_runs import FailedRun, failed_runs
+from seekpoint.producers.runs.late_results import hidden_submission, late_error
 from seekpoint.producers.runs.requested_run import RequestedRun, result_rebuilder
 from seekpoint.producers.runs.run_follower import RunFollower
 from seekpoint.producers.runs.run_outcomes import is_over, run_result
@@ -41,8 +42,8 @@ from seekpoint.schemas.bodies.entry import new_id
 from seekpoint.schemas.config.settings import Settings, local_settings
 from seekpoint.schemas.errors import (
     Refused,
-    ResultTimeout,
     Retryable,
+    SeekpointError,
 )
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
@@ -281,7 +282,11 @@ class Client(ControlCalls, AttachmentReads):
             if state is not None and is_over(state):
                 return state
             stage = "unknown" if state is None else _stage(state)
-            raise _too_late(process_id, timeout, stage) from exc
+            hidden = None
+            if stage == "unknown":
+                with suppress(SeekpointError):
+                    hidden = await self._runtime.in_thread(lambda: hidden_submission(self._runtime.reader, process_id))
+            raise late_error(process_id, timeout, stage, hidden) from exc
         finally:
             self._runtime.processes.end(followed, changed.set)
 
@@ -375,17 +380,6 @@ def _start_us(start_at: datetime | None, delay: float | timedelta | None) -> int
     if start_at.utcoffset() is None:
         raise Refused("start_at= needs a datetime with a time zone", hint="datetime(..., tzinfo=timezone.utc)")
     return int(start_at.timestamp() * 1_000_000)
-
-
-def _too_late(process_id: str, timeout: float | None, stage: str) -> ResultTimeout:
-    """Return the error for a run whose result did not come in time, with advice for a process that has no entry yet."""
-    hint = ResultTimeout.hint
-    if stage in ("unknown", "submitted"):
-        begun = "no worker has begun it" if stage == "submitted" else "no worker has begun it, or the id is wrong"
-        hint = f"{begun}: look with seekpoint workers, start one with seekpoint worker MODULE, then ask again"
-    return ResultTimeout(
-        "the run did not end in time", process_id=process_id, timeout_s=timeout, lifecycle=stage, hint=hint
-    )
 
 
 def _stage(state: State) -> str:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import Retryable, SeekpointError
+from seekpoint.schemas.errors import GroupLost, Retryable, SeekpointError
 
 __all__ = ["EmbeddedProjector"]
 
@@ -58,7 +58,7 @@ class EmbeddedProjector:
             try:
                 await self._watched(self._projector.run)
                 return
-            except Retryable as exc:
+            except (Retryable, GroupLost) as exc:
                 self._report(exc, f"it is started again in {self._retry_s:g} s")
             except SeekpointError as exc:
                 self._report(exc, "it stays stopped: view and checkpoints stand still")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from threading import Event, Timer
@@ -24,6 +25,8 @@ from seekpoint.schemas.log.memory_log import MemoryLog
 
 class Group:
     """A group of one partition, whose generation may rise before its member is notified."""
+
+    is_lost = False
 
     def __init__(
         self,
@@ -126,7 +129,7 @@ class Bench:
     def turns_beside(self, count: int = 8) -> None:
         """Execute turns that wait for no transaction."""
         for _ in range(count):
-            self.loop._save_at_s = 0.0
+            self.loop._save_at_s = self.loop._retry_at_s = 0.0
             if self.loop.assignment is not None:
                 self.loop.assignment._retry_at_s.clear()
             self.loop.turn()
@@ -360,3 +363,24 @@ def test_a_partition_stops_at_damage_before_it_projects_what_follows(bench: Benc
     bench.turns()
     assert bench.loop.stopped.get(0) is damage
     bench.loop.close()
+
+
+def test_a_save_that_is_refused_is_tried_again_after_a_pause(bench: Bench) -> None:
+    """Also while everything is to be saved at once, as ``catch_up`` wants it; a close does not wait for the pause."""
+    commits: list[float] = []
+
+    def refused(saves: Sequence[Save], membership: object) -> Positions:
+        commits.append(time.monotonic())
+        raise CommitFailed("too large", decided=True, hint="raise the limit")
+
+    bench.broker.commit = refused  # type: ignore[method-assign]
+    bench.group.assign()
+    until_s = time.monotonic() + 1.3
+    while time.monotonic() < until_s:
+        bench.loop.turn()
+    assert 1 <= len(commits) <= 4
+    assert bench.loop.save_failure is not None
+    assert bench.loop.save_failure.hint == "raise the limit"
+    before = len(commits)
+    bench.loop.close()
+    assert len(commits) > before

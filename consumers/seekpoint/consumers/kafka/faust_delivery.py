@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.consumers.kafka.faust_settings import faust_config
+from seekpoint.consumers.kafka.group_watch import GroupWatch
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import JournalUnavailable, SeekpointError
+from seekpoint.schemas.errors import GroupLost, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import Record
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class FaustDelivery:
         self._topic = self.settings.topic_name(topic)
         self._handle = handle
         self._timers = tuple(timers)
+        self._watch = GroupWatch(app_name, lambda: reader.group_members())
         self._next: dict[int, int] = {}
         self._is_handling = False
         self._failure: Exception | None = None
@@ -248,9 +250,14 @@ class FaustDelivery:
             self._found_id = await self._in_thread(self._reader.found_id, self._topic_kind)
             if self.app.rebalancing or self.health.lag is None:
                 return  # the assignment is not known: if that lasts, the member is not well
-            ends = await self._in_thread(self._ends_of, self._assigned())
+            assigned = self._assigned()
+            if self._watch.look(True) if assigned else await self._in_thread(self._watch.look, False):
+                return  # nobody reads for the group: the member is not well, and is started again
+            ends = await self._in_thread(self._ends_of, assigned)
             mine = [partition for partition in self._assigned() if partition in ends]  # some may have gone meanwhile
             self.health.observe(sum(max(0, ends[one] - self._next.get(one, self._committed(one))) for one in mine))
+        except GroupLost as exc:
+            self._failure = exc
         except SeekpointError as exc:
             _logger.warning("the lag cannot be measured: %s", exc)
 

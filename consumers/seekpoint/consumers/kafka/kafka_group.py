@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from seekpoint.consumers.kafka.group_watch import GroupWatch
 from seekpoint.consumers.kafka.kafka_client import Consumer, KafkaException, Message, TopicPartition
 from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
@@ -52,18 +53,29 @@ class KafkaGroup:
         self._topic = settings.topic_name("journal")
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._has_partitions = False
+        self._watch = GroupWatch.of(settings, f"{settings.journal}.projector")
         with self._translating_errors():
             mine = {"group.id": f"{settings.journal}.projector", "partition.assignment.strategy": "range"}
             self._consumer = Consumer(safe_config({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
-            self._consumer.subscribe(
-                [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
-            )
+            self._subscribe()
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody reads for the group although Kafka answers."""
+        return self._watch.is_lost
 
     def poll(self, count: int, timeout_s: float) -> list[Fetched]:
         """Return at most ``count`` records, by partition; none after ``timeout_s``. May call both callbacks."""
         with self._translating_errors():
             first = self._consumer.poll(timeout_s)
             messages = [] if first is None else [first, *self._consumer.consume(count - 1, 0)]
+            if self._watch.look(self._has_partitions):
+                self._consumer.unsubscribe()
+                self._subscribe()
         found: dict[int, Fetched] = {}
         for partition, run in groupby(messages, Message.partition):
             if partition is None or partition < 0:
@@ -149,13 +161,16 @@ class KafkaGroup:
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         consumer.assign([])
+        self._has_partitions = bool(partitions)
         self._on_assigned([one.partition for one in partitions], self.membership())
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._has_partitions = False
         self._on_revoked(False)
         consumer.unassign()
 
     def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._has_partitions = False
         self._on_revoked(True)
         consumer.unassign()
 

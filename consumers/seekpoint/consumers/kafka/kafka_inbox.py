@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from seekpoint.consumers.kafka.group_watch import GroupWatch
 from seekpoint.consumers.kafka.kafka_client import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
@@ -50,13 +51,17 @@ class KafkaInbox:
         self.assigned: frozenset[int] = frozenset()
         self._is_moved = True
         """Whether the assignment may have changed since it was asked for, which wakes another thread of the client."""
+        self._watch = GroupWatch.of(settings, f"{settings.journal}.workers.{group}")
         with self._translating_errors():
             mine = {
                 "group.id": f"{settings.journal}.workers.{group}",
                 "partition.assignment.strategy": "cooperative-sticky",
             }
             self._consumer = Consumer(safe_config({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
-            self._consumer.subscribe([self._topic], on_assign=self._assign, on_revoke=self._moved)
+            self._subscribe()
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe([self._topic], on_assign=self._assign, on_revoke=self._moved)
 
     def poll(self, timeout_s: float) -> list[Record]:
         """Return the next records of the assigned partitions. An error is raised after the records beside it."""
@@ -69,6 +74,10 @@ class KafkaInbox:
             if self._is_moved:
                 self._is_moved = False
                 self.assigned = frozenset(one.partition for one in self._consumer.assignment())
+            if self._watch.look(bool(self.assigned)):
+                self._consumer.unsubscribe()
+                self._subscribe()
+                self.is_joined, self._is_moved = False, True
         records = [self._record(message) for message in messages if self._is_record(message)]
         if self._error is not None and not records:
             return self.poll(0.0)

@@ -195,6 +195,13 @@ class KafkaReader:
         with self._pool.borrowed() as consumer:
             return self._fetcher.watermarks(consumer, topic, partition)
 
+    def extent_of(self, kind: str, partition: int) -> Extent:
+        """Return the extent of a partition of the topic ``NAME.kind``: what an open transaction hides there, too."""
+        topic = self.settings.topic_name(kind)
+        end = self.uncommitted_end(topic, partition)  # first: what ends meanwhile hides nothing
+        low, high = self.marks_of(topic, partition)
+        return Extent(low, high, max(end, high))
+
     def uncommitted_end(self, topic: str, partition: int) -> int:
         """Return the partition's end, open transactions included."""
         return self._fetcher.uncommitted_end(topic, partition)

@@ -10,7 +10,9 @@ from uuid import uuid4
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY
 from seekpoint.consumers.checkpoints.checkpoint_writer import CommitFailed, Positions, Save
 from seekpoint.consumers.kafka.kafka_client import KafkaError, KafkaException, Message, Producer, TopicPartition
+from seekpoint.consumers.kafka.kafka_errors import passes, translated
 from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import SeekpointError
 
 __all__ = ["KafkaTransactions"]
 
@@ -43,10 +45,13 @@ class KafkaTransactions:
         self._journal = settings.topic_name("journal")
         self._producer: Producer | None = None
         self._is_uncertain = False
+        self._refusal: SeekpointError | None = None
+        """Why the broker refused a record of the present transaction for good; None: it has not."""
 
     def commit(self, saves: Sequence[Save], membership: object) -> Positions:
         """Write all of ``saves`` or nothing; return the positions of the checkpoints. Raises ``CommitFailed``."""
         producer = self._ready()
+        self._refusal = None
         try:
             producer.begin_transaction()
             positions = self.write(producer, saves)
@@ -62,6 +67,8 @@ class KafkaTransactions:
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             key, partition, offset = message.key(), message.partition(), message.offset()
+            if error is not None and not passes(error.name()) and not error.name().startswith("_"):
+                self._refusal = translated(error.name(), error.str(), self._settings)
             if error is None and isinstance(key, bytes) and key != FLOOR_KEY and partition is not None:
                 positions[partition][key] = -1 if offset is None else offset
 
@@ -107,11 +114,17 @@ class KafkaTransactions:
         if error is not None and error.txn_requires_abort():
             try:
                 producer.abort_transaction(_TIMEOUT_MS / 1000)
-                return CommitFailed(self._text_of(exc), decided=True)
+                return self._refused(exc)
             except KafkaException as abort_error:
                 _logger.warning("a transaction could not be aborted: %s", self._text_of(abort_error))
         self._producer, self._is_uncertain = None, True
         return CommitFailed("the outcome of a transaction is unknown: " + self._text_of(exc), decided=False)
+
+    def _refused(self, exc: BaseException) -> CommitFailed:
+        """Return the error of an aborted transaction, with the limit that a record met, where that is the reason."""
+        if self._refusal is None:
+            return CommitFailed(self._text_of(exc), decided=True)
+        return CommitFailed(self._refusal.message, decided=True, topic=self._topic, hint=self._refusal.hint)
 
     def _text_of(self, exc: BaseException) -> str:
         return self._settings.scrub(str(exc))

@@ -30,6 +30,10 @@ class Fetched:
 class ProjectorGroup(Protocol):
     """A member of the group of projectors. For one thread. Raises ``JournalUnavailable`` and ``JournalMismatch``."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody reads for the group, this member included, although the log answers."""
+
     def poll(self, count: int, timeout_s: float) -> list[Fetched]:
         """Return at most ``count`` records or so, by partition; none after ``timeout_s``. May call both callbacks."""
 

@@ -11,7 +11,7 @@ import time
 from seekpoint.schemas.errors import TransactionOpen
 from seekpoint.schemas.log.log_ports import Extent, LogReader
 
-__all__ = ["StableEnds", "hidden_end_error", "hidden_note"]
+__all__ = ["StableEnds", "hidden_end_error", "hidden_note", "hidden_submissions"]
 
 _POLL_S, _POLL_MAX_S = 0.002, 0.05
 _AGAIN_S = 0.25
@@ -65,4 +65,16 @@ def hidden_end_error(extent: Extent, partition: int, process_id: str | None = No
     return TransactionOpen(
         "an open transaction of another producer hides the end of the partition",
         partition=partition, offset=extent.high, end=extent.end, process_id=process_id,
+    )  # fmt: skip
+
+
+def hidden_submissions(log: LogReader, partition: int) -> TransactionOpen | None:
+    """Return the error that names an open transaction which hides submissions; None if there is none. Blocks."""
+    extent_of = getattr(log, "extent_of", None)  # only Kafka has transactions
+    extent = None if extent_of is None else extent_of("inbox", partition)
+    if extent is None or not extent.hidden:
+        return None
+    return TransactionOpen(
+        "an open transaction of another producer hides submissions in the inbox",
+        topic=f"{log.name}.inbox", partition=partition, offset=extent.high, end=extent.end,
     )  # fmt: skip

@@ -47,6 +47,9 @@ class Projector:
         self._ended: Future[None] = Future()
         self._goals: list[_CatchUp] = []
         self._lag: Mapping[int, Lag] = {}
+        self._save_failure: SeekpointError | None = None
+        self.is_lost = False
+        """Whether nobody projects although the log answers; it ends with ``GroupLost`` if that stays so."""
 
     @classmethod
     def connect(cls, settings: Settings | None = None, *, cadence: Cadence | None = None) -> Projector:
@@ -70,8 +73,11 @@ class Projector:
             try:
                 await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(goal.reached)), timeout_s)
             except TimeoutError as exc:
-                behind = sorted(goal.behind)
-                raise JournalUnavailable("not caught up in time", timeout_s=timeout_s, partitions=behind) from exc
+                behind, why = sorted(goal.behind), self._save_failure
+                reason, hint = (None, None) if why is None else (why.message, why.hint)
+                raise JournalUnavailable(
+                    "not caught up in time", timeout_s=timeout_s, partitions=behind, reason=reason, hint=hint
+                ) from exc
             finally:
                 with contextlib.suppress(ValueError):
                     self._goals.remove(goal)
@@ -138,7 +144,7 @@ class Projector:
             stack.callback(loop.close)
             while not self._stop.is_set():
                 loop.turn()
-                self._lag = loop.lag()
+                self._lag, self.is_lost, self._save_failure = loop.lag(), loop.is_lost, loop.save_failure
                 loop.is_forcing = any(goal.is_projected(loop) for goal in [*self._goals])
                 for goal in [*self._goals]:
                     goal.advance(loop)

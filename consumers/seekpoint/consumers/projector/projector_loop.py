@@ -85,10 +85,17 @@ class ProjectorLoop:
         self._progress: dict[int, _Progress] = {}
         self._caches: dict[int, StateCache] = {}
         self._transactions = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-checkpoints")
-        self._save_at_s = 0.0
+        self._save_at_s = self._retry_at_s = 0.0
+        self.save_failure: SeekpointError | None = None
+        """The error of the last transaction; None after one that was committed."""
         self._checked_at_s = time.monotonic()
         self._requests = requests
         self._group = join(self._assigned, self._revoked)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody projects although the log answers: the group does not take this member again."""
+        return self._group.is_lost
 
     @property
     def projections(self) -> Mapping[int, PartitionProjection]:
@@ -252,7 +259,8 @@ class ProjectorLoop:
         assignment = self.assignment
         if assignment is None or assignment.is_saving:
             return
-        if time.monotonic() < self._save_at_s and not self.is_forcing:
+        now_s = time.monotonic()
+        if now_s < self._retry_at_s or (now_s < self._save_at_s and not self.is_forcing):
             return
         self._save_at_s = time.monotonic() + _SAVE_INTERVAL_S
         if self._requests is not None:
@@ -263,7 +271,7 @@ class ProjectorLoop:
     def _save_at_once(self) -> None:
         """Save what is due, and wait for the end of the transaction."""
         self._end_save(wait=True)
-        self._save_at_s = 0.0
+        self._save_at_s = self._retry_at_s = 0.0
         self._save()
         self._end_save(wait=True)
 
@@ -274,9 +282,11 @@ class ProjectorLoop:
         try:
             if self.assignment.finish_save(wait=wait):
                 self._save_at_s = time.monotonic() + _SAVE_INTERVAL_S
+                self.save_failure = None
         except Retryable as exc:
             _logger.warning("checkpoints were not written: %s", exc)
-            self._save_at_s = time.monotonic() + _RETRY_S
+            self._retry_at_s = time.monotonic() + _RETRY_S
+            self.save_failure = exc
 
     # --- figures ------------------------------------------------------------------------------------------------------
     def lag(self) -> dict[int, Lag]:

@@ -21,6 +21,8 @@ _TEAM = "projectors"
 class SqliteProjectors:
     """A member of the projectors of a file. For one thread."""
 
+    is_lost = False
+
     def __init__(
         self,
         log: SqliteLog,

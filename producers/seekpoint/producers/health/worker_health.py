@@ -32,6 +32,7 @@ class WorkerHealth(PartsHealth):
         super().__init__(stall_max_s)
         self.worker = worker
         self._loop, self._inbox, self._tail = (ProgressHealth(stall_max_s, clock) for _ in range(3))
+        self._has_joined = False
         self.seen: WorkerProgress = worker.progress()
         """The progress at the last ``look``."""
         self.status = worker.status()
@@ -42,8 +43,12 @@ class WorkerHealth(PartsHealth):
         before, now = self.seen, self.worker.progress()
         self.seen, self.status = now, self.worker.status()
         self._loop.progress()
+        self._has_joined = self._has_joined or now.is_joined
+        is_lost = self._has_joined and not now.is_joined  # its group does not take it again although Kafka answers
         # A drain ends by itself, and reads neither the inbox nor the ends of partitions.
-        if now.inbox_rounds != before.inbox_rounds or now.is_writing or now.is_draining:
+        if is_lost and not now.is_draining:
+            pass
+        elif now.inbox_rounds != before.inbox_rounds or now.is_writing or now.is_draining:
             self._inbox.progress()
         if now.tail_rounds != before.tail_rounds or now.tail_is_idle or now.is_draining:
             self._tail.progress()

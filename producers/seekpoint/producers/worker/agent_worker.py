@@ -350,6 +350,8 @@ class Worker:
     async def _look_at_tails(self) -> None:
         while True:
             await self._duty.look_at_tails()
+            if self._intake is not None:
+                await self._intake.look_for_transactions()
             await asyncio.sleep(_LOOK_AT_TAILS_S)
 
     async def _fire_schedules(self) -> None:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from seekpoint.consumers.log_reading.stable_end import hidden_submissions
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.schemas.bodies.entry import process_key
@@ -34,6 +35,8 @@ _POLL_S = 0.2
 _QUIET_S = 1.0
 """How long the thread polls before it tells the event loop that nothing has come: each time costs the loop."""
 _AGAIN_S = 1.0
+_LOOK_S = 15.0
+"""How often the intake looks for transactions that hide submissions."""
 
 
 class SubmissionIntake:
@@ -54,6 +57,9 @@ class SubmissionIntake:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-inbox")
         self._assigned: frozenset[int] = frozenset()
         self._is_closing = False
+        self._looked_at_s = 0.0
+        self._hidden: dict[int, int | None] = {}
+        """By partition: from where a transaction hid submissions at the last look."""
         self.taken = 0
         """How many submissions were written to the journal."""
         self.polls = 0
@@ -108,6 +114,24 @@ class SubmissionIntake:
             await self._in_thread(partial(self._commit, ends))
         except Retryable as exc:
             logger.warning("the submissions that were taken are not noted yet: %s", exc)
+
+    async def look_for_transactions(self) -> None:
+        """Log an open transaction of another producer that hides submissions: a worker sees none of them."""
+        now_s = time.monotonic()
+        if now_s - self._looked_at_s < _LOOK_S or not self._assigned:
+            return
+        self._looked_at_s = now_s
+        for partition in sorted(self._assigned):
+            try:
+                found = await self._runtime.in_thread(partial(hidden_submissions, self._runtime.reader, partition))
+            except Retryable:
+                return
+            offset = None if found is None else found.offset
+            if offset is not None and self._hidden.get(partition) == offset:
+                logger.warning("submissions cannot be read: %s", found)
+            elif offset is not None:
+                self._looked_at_s = 0.0  # it may end at once: the next look tells
+            self._hidden[partition] = offset
 
     def _commit(self, ends: Mapping[int, int]) -> None:
         for partition, offset in ends.items():

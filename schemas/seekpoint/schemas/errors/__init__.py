@@ -15,6 +15,7 @@
     │   ├── ResultTimeout        a run did not end in time; it goes on
     │   └── ClusterFailed        a part of the local cluster did not start
     ├── HandleLost                   this handle can no longer be used: open the process again
+    │   ├── GroupLost            a consumer group does not take this program again
     │   ├── Fenced               another owner has claimed the process
     │   └── HandleClosed         the handle was released or closed
     ├── Refused                  the input, or the moment, is wrong: change the call
@@ -80,6 +81,7 @@ from __future__ import annotations
 from seekpoint.schemas.errors.error_base import SeekpointError
 from seekpoint.schemas.errors.handle_lost import (
     Fenced,
+    GroupLost,
     HandleClosed,
     HandleLost,
 )
@@ -180,6 +182,7 @@ __all__ = [
     "Fenced",
     "FoldUnavailable",
     "GateNotOpen",
+    "GroupLost",
     "HandleClosed",
     "HandleLost",
     "IllegalCall",

@@ -21,6 +21,13 @@ class Fenced(HandleLost):
     fenced_entries: int | None = None
 
 
+class GroupLost(HandleLost):
+    """This program has no partitions, and nobody else has: its group does not take it again although Kafka answers."""
+
+    hint = "start the program again; seekpoint doctor shows the members of the groups"
+    group: str | None = None
+
+
 class HandleClosed(HandleLost):
     """The handle was released, finished or closed by an earlier error."""
 

@@ -23,6 +23,7 @@ __all__ = []
 
 _WATCH_S = 2.0
 _POLL_INTERVAL_S = 0.2
+_OPEN_S = 1.0
 
 _COLUMNS = (Column("subject"), Column("health"), Column("found", wraps=True), Column("what to do", wraps=True))
 
@@ -128,6 +129,27 @@ def _journal(target: CommandTarget) -> Iterator[Diagnosis]:
         manifest = target.log.connect()
         found = f"journal {manifest.journal}, format {manifest.format}, {manifest.partitions} partitions"
         yield Diagnosis(subject="manifest", health=JournalHealth.OK, found=found)
+        yield from _transactions(target)
+
+
+def _transactions(target: CommandTarget) -> Iterator[Diagnosis]:
+    """Look for transactions of other producers that hide entries or submissions, and have for a second."""
+    from seekpoint.console.services.facts.checkup import transactions
+    from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+
+    log = target.log
+    assert isinstance(log, KafkaReader)
+
+    def hidden() -> dict[tuple[str, int], int]:
+        places = [(kind, partition) for kind in ("journal", "inbox") for partition in range(log.partitions)]
+        extents = {place: log.extent_of(*place) for place in places}
+        return {place: extent.high for place, extent in extents.items() if extent.hidden}
+
+    found = hidden()
+    if found:
+        time.sleep(_OPEN_S)
+        found = {place: high for place, high in hidden().items() if found.get(place) == high}
+    yield from transactions(target.settings.journal, found)
 
 
 def _view_and_floors(target: CommandTarget) -> Iterator[Diagnosis]:

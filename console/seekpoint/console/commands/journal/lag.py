@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-from seekpoint.console.render.output import emit_json
+from seekpoint.console.render.output import emit_json, say
 from seekpoint.console.render.tables import Column, emit_table
-from seekpoint.console.services.arguments.target import CommandTarget
-
-if TYPE_CHECKING:
-    pass
 from seekpoint.console.services.arguments.options import AsJson, Wide
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.facts.partition_lag import PartitionLag, lags
 
 __all__ = ["lag"]
@@ -34,6 +30,18 @@ def lag(target: CommandTarget, wide: Wide = False, json: AsJson = False) -> None
         emit_json({"journal": target.settings.journal, "behind": behind, "partitions": partitions})
     else:
         emit_table(_COLUMNS, [_row(one) for one in found], wide=wide)
+        if any(one.behind or one.unsaved for one in found) and not _is_projected(target):
+            say("no projector has a partition now: start one (seekpoint serve projector), or start it again")
+
+
+def _is_projected(target: CommandTarget) -> bool:
+    """Return whether a projector has partitions, or nobody can tell."""
+    from seekpoint.schemas.errors import SeekpointError
+
+    try:
+        return any(one.partitions for one in target.log.group_members() if one.role == "projector")
+    except SeekpointError:
+        return True
 
 
 def _row(one: PartitionLag) -> list[object]:

@@ -68,7 +68,7 @@ async def _run_projector(worker: Projector, health: ProjectorHealth) -> None:
     announce("started", f"projecting journal {journal}; Ctrl-C stops it", journal=journal)
     running = asyncio.create_task(worker.run())
     while not running.done():
-        health.look(worker.lag())
+        health.look(worker.lag(), is_lost=worker.is_lost)
         await asyncio.wait({running}, timeout=_POLL_INTERVAL_S)
     await running
 

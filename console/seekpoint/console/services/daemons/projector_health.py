@@ -33,9 +33,12 @@ class ProjectorHealth:
         self.lags: Mapping[int, Lag] | None = None
         """The lags of the last ``look``; None before the first."""
 
-    def look(self, lags: Mapping[int, Lag]) -> None:
-        """Record progress. The projector's loop makes a new mapping each time; the same one means a stalled loop."""
-        if lags is self.lags:
+    def look(self, lags: Mapping[int, Lag], *, is_lost: bool = False) -> None:
+        """Record progress. The projector's loop makes a new mapping each time; the same one means a stalled loop.
+
+        A member that its group has lost makes none.
+        """
+        if lags is self.lags or is_lost:
             return
         self._loop.progress()
         self.lags = lags

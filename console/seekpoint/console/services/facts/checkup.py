@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from seekpoint.console.exit_codes import EXIT_FAULT, EXIT_UNREACHABLE
 from seekpoint.console.render.output import counted
 from seekpoint.console.services.facts.redis_facts import RedisFacts
-from seekpoint.schemas.errors import Retryable, SeekpointError
+from seekpoint.schemas.errors import Retryable, SeekpointError, TransactionOpen
 from seekpoint.schemas.state.process_state import State
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "processes",
     "redis",
     "topics",
+    "transactions",
     "view",
 ]
 
@@ -97,6 +98,20 @@ def topics(findings: Sequence[TopicFinding], rows: Sequence[Sequence[object]]) -
             advice=str(advice),
         )
         for severity, where, setting, expected, found, advice in rows
+    ]
+
+
+def transactions(journal: str, hidden: Mapping[tuple[str, int], int]) -> list[Diagnosis]:
+    """Report what open transactions of other producers hide: by topic and partition, the first hidden offset."""
+    return [
+        Diagnosis(
+            subject="transactions",
+            health=JournalHealth.ERROR,
+            found=f"an open transaction of another producer hides {journal}.{kind}, partition {partition}, from"
+            f" {offset} on",
+            advice=TransactionOpen.hint,
+        )
+        for (kind, partition), offset in hidden.items()
     ]
 
 
