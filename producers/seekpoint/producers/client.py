@@ -41,6 +41,7 @@ from seekpoint.producers.runs.submission_sender import check_submission, send_su
 from seekpoint.schemas.bodies.entry import new_id
 from seekpoint.schemas.config.settings import Settings, local_settings
 from seekpoint.schemas.errors import (
+    JournalUnavailable,
     Refused,
     Retryable,
     SeekpointError,
@@ -239,8 +240,15 @@ class Client(ControlCalls, AttachmentReads):
         return run
 
     async def _is_submitted(self, process_id: str, requested: RequestedRun) -> bool:
-        """Return whether the journal has the run already. Raises ``AgentMismatch`` if it has another one."""
-        state = (await self._runtime.recover(process_id, missing_ok=True)).state
+        """Return whether the journal is known to have the run already. Raises ``AgentMismatch`` if it has another one.
+
+        An end that Kafka does not tell is healed by an append, so a submission is sent all the same: twice it is one.
+        """
+        try:
+            state = (await self._runtime.recover(process_id, missing_ok=True)).state
+        except JournalUnavailable as exc:
+            logger.warning("%s: it is not known whether the run exists, submitting it: %s", process_id, exc)
+            return False
         requested.refuse_other(process_id, state)
         return state.run_identity is not None
 

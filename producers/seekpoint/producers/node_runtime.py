@@ -109,6 +109,7 @@ class NodeRuntime:
             settings.confirm_interval_s,
             settings.confirm_timeout_s,
             self.metrics.confirm_s,
+            settings.owner_timeout_s,
         )
         self.healer = Healer(self.outbox, self.confirmer, self.identity, settings)
         self.tracer = tracer_of(settings)

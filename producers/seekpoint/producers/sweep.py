@@ -24,6 +24,7 @@ from seekpoint.consumers.view.view_store import ViewBrowser
 from seekpoint.producers.client import Client
 from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.runs.schedule_table import TABLE_NAME, ScheduleTable
+from seekpoint.producers.runs.skipped_submissions import SkippedSubmissions, TakenInbox
 from seekpoint.producers.runs.submission_sender import send_submission
 from seekpoint.producers.worker.scheduler import Scheduler
 from seekpoint.schemas.errors import Retryable, SeekpointError
@@ -88,14 +89,16 @@ class Sweep:
         *,
         margin_s: float = 30.0,
         clock_us: Callable[[], int] = now_us,
+        inbox: TakenInbox | None = None,
     ) -> None:
         self.found: Counter[str] = Counter()
-        """How often the sweep acted, by reason: those of ``overdue``, and ``schedule``."""
+        """How often the sweep acted, by reason: those of ``overdue``, ``schedule`` and ``skipped``."""
         self._client = client
         self._runtime: ClientRuntime = client._runtime
         self._view = view
         self._margin_us = round(margin_s * 1_000_000)
         self._clock_us = clock_us
+        self._skipped = None if inbox is None else SkippedSubmissions(inbox, self._runtime.recovery)
 
     async def look(self) -> None:
         """Look at the whole view and the table of schedules once. An error is logged: the next look tries again."""
@@ -106,6 +109,7 @@ class Sweep:
                 for one in await asyncio.to_thread(self._suspects, partition, code):
                     await self._look_at(one, code)
             await self._fire(code)
+            await self._send_skipped()
         except SeekpointError as exc:
             logger.warning("the sweep is not complete: %s", exc)
 
@@ -143,6 +147,15 @@ class Sweep:
         logger.error("the sweep wakes %s, which no worker went on with (%s)", seen.process_id, reason)
         self.found[reason] += 1
         await self._send(_submission_of(seen.process_id, state, self._clock_us()))
+
+    async def _send_skipped(self) -> None:
+        """Send the submissions once more that a group has passed over: the same ids, so each is one run."""
+        if self._skipped is None:
+            return
+        for one in await self._skipped.look((self._clock_us() - self._margin_us) // 1_000):
+            logger.error("the sweep sends the submission of %s again, which a group has passed over", one.process_id)
+            self.found["skipped"] += 1
+            await self._send(one)
 
     async def _send(self, submission: SubmissionRecord) -> None:
         await send_submission(submission, self._runtime.reader, self._runtime.inbox)

@@ -173,11 +173,11 @@ async def test_a_start_that_kafka_refuses_for_a_moment_is_tried_again(
     monkeypatch.setattr(delivery, "_make_app", lambda _: App())
     monkeypatch.setattr(faust_delivery, "_RETRY_S", 0.01)
     if failures == 1:
-        await delivery._join({})
+        await delivery._join({}, 0.03)
         assert len(starts) == 2
     else:
         with pytest.raises(JournalUnavailable, match="all brokers are fenced"):
-            await delivery._join({})
+            await delivery._join({}, 0.03)
         assert len(starts) > 1
     await delivery.close()
 
@@ -208,4 +208,34 @@ async def test_a_stalled_member_restarts_faust(monkeypatch: pytest.MonkeyPatch) 
     await delivery._restart_if_stalled()
     await delivery._restart_if_stalled()
     assert joined == [11.0]
+    await delivery.close()
+
+
+async def test_a_restart_waits_for_kafka_however_long_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program goes on once Kafka answers, and ends at once where somebody stops it meanwhile."""
+    clock = Clock()
+    delivery, starts = delivery_of([], Settings(start_timeout_s=0.01), clock=clock), []
+
+    class App:
+        should_stop = False
+
+        async def start(self) -> None:
+            starts.append(self)
+            raise RuntimeError("Kafka is away")
+
+        async def stop(self) -> None: ...
+
+    monkeypatch.setattr(delivery, "_make_app", lambda _: App())
+    monkeypatch.setattr(delivery, "_app", App())
+    monkeypatch.setattr(delivery, "_config", {}, raising=False)
+    monkeypatch.setattr(faust_delivery, "_RETRY_S", 0.01)
+    delivery._joined_at, clock.now = -1e9, 1e6
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(delivery.run(stop))
+    async with asyncio.timeout(30):
+        while len(starts) < 10:  # noqa: ASYNC110  # no event for it
+            await asyncio.sleep(0.01)
+    assert not running.done()
+    stop.set()
+    await asyncio.wait_for(running, 5)
     await delivery.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -25,6 +25,8 @@ from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.submissions import decode_submission
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.values.clock import now_us
 
@@ -363,3 +365,39 @@ async def test_an_error_ends_one_look(log: MemoryLog) -> None:
         with suppress(TimeoutError):
             await sweep.look()
         assert sweep.found == {}
+
+
+class TakenLog:
+    """The inbox of a log in memory, of which a group has taken all there is."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._inbox = log.topic("inbox")
+
+    def ends(self) -> dict[int, int]:
+        return {partition: self._inbox.watermarks(partition).high for partition in range(self._inbox.partitions)}
+
+    def read(self, partition: int, start: int, stop: int) -> Iterator[Record]:
+        for batch in self._inbox.read(partition, start, stop):
+            yield from batch.records
+
+
+async def test_a_submission_that_a_group_has_passed_over_is_sent_again(log: MemoryLog) -> None:
+    """Once, under its own id: what exists, what is young, and a process that was deleted are left alone."""
+    async with Client.in_memory(log) as client:
+        await client.submit(asker, "passed-over")
+        inbox = TakenLog(log)
+        young = Sweep(client, cast(ViewBrowser, LogView(log)), inbox=inbox, clock_us=now_us)
+        sweep = Sweep(client, cast(ViewBrowser, LogView(log)), inbox=inbox, clock_us=lambda: now_us() + HOUR_US)
+        await young.look()
+        assert young.found == {}
+        await sweep.look()
+        await sweep.look()
+        assert sweep.found == {"skipped": 1}
+        sent = [decode_submission(one.value) for at in range(2) for one in inbox.read(at, 0, inbox.ends()[at])]
+        assert [one.process_id for one in sent] == ["passed-over", "passed-over"]
+        assert sent[0] == sent[1]
+        async with Worker.in_memory([asker], log, grace_s=0.05) as worker:
+            await until(lambda: waiting(worker) == 1)
+        again = Sweep(client, cast(ViewBrowser, LogView(log)), inbox=inbox, clock_us=lambda: now_us() + HOUR_US)
+        await again.look()
+        assert again.found["skipped"] == 0

@@ -16,7 +16,7 @@ import functools
 import logging
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
@@ -95,11 +95,14 @@ class FaustDelivery:
         limits = await self._in_thread(lambda: self._reader.limits)
         self._topic_id = await self._in_thread(self._reader.found_id, self._topic_kind)
         self._config = faust_config(self.settings, limits)
-        await self._join(self._config)
+        await self._join(self._config, self.settings.start_timeout_s)
 
-    async def _join(self, config: dict[str, Any]) -> None:
-        """Start Faust, and retry: each start asks for the leaders' topic, which Kafka may refuse for a moment."""
-        deadline = time.monotonic() + self.settings.start_timeout_s
+    async def _join(self, config: dict[str, Any], within_s: float | None = None) -> None:
+        """Start Faust, and retry: each start asks for the leaders' topic, which Kafka may refuse for a moment.
+
+        Without ``within_s`` it is a restart: it waits for Kafka as long as ``run`` goes on.
+        """
+        deadline = time.monotonic() + (float("inf") if within_s is None else within_s)
         while True:
             self._app = self._make_app(config)
             try:
@@ -120,7 +123,9 @@ class FaustDelivery:
         while not stop.is_set():
             if self._failure is not None:
                 raise self._failure
-            await self._restart_if_stalled()
+            await self._until(stop, self._restart_if_stalled())
+            if stop.is_set():
+                return
             if self.app.should_stop:
                 crash = self.app.crash_reason
                 reason = self.settings.scrub(str(crash or "it was stopped"))
@@ -128,6 +133,20 @@ class FaustDelivery:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_INTERVAL_S):
                     await stop.wait()
+
+    @staticmethod
+    async def _until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+        """Do ``work``, and cancel it once ``stop`` is set: a restart waits for Kafka however long it is away."""
+        doing, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            while not doing.done():  # a ``wait_for`` in Python 3.11 may lose a cancellation
+                doing.cancel()
+                await asyncio.wait({doing}, timeout=_RETRY_S)
+        if not doing.cancelled():
+            doing.result()
 
     async def _restart_if_stalled(self) -> None:
         """Restart Faust if its client stopped without an error, unless the handler of a record takes long."""

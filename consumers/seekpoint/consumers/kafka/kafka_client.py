@@ -8,6 +8,7 @@ try:
     from confluent_kafka import (
         OFFSET_BEGINNING,
         Consumer,
+        ConsumerGroupTopicPartitions,
         IsolationLevel,
         KafkaError,
         KafkaException,
@@ -25,6 +26,7 @@ __all__ = [
     "AdminClient",
     "ConfigResource",
     "Consumer",
+    "ConsumerGroupTopicPartitions",
     "IsolationLevel",
     "KafkaError",
     "KafkaException",

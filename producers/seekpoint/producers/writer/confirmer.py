@@ -25,7 +25,8 @@ __all__ = ["Confirmer"]
 logger = logging.getLogger("seekpoint.producers")
 
 _IDLE_READ_S = 30.0
-"""How often an idle partition is read: what was not read could be trimmed."""
+"""How often an idle partition is read: what was not read could be trimmed. At least once in ``owner_timeout_s``, so
+that a former owner which writes nothing learns of its successor."""
 
 
 class Confirmer:
@@ -40,7 +41,9 @@ class Confirmer:
         interval_s: float,
         timeout_s: float,
         confirm_s: Histogram | None = None,
+        idle_read_s: float = _IDLE_READ_S,
     ) -> None:
+        self._idle_read_s = idle_read_s
         self._confirm_s = Histogram() if confirm_s is None else confirm_s
         self._reader = reader
         self._executor = executor
@@ -125,7 +128,7 @@ class Confirmer:
             for handle in self._handles():
                 if handle.unconfirmed is not None:
                     due.setdefault(handle.partition, []).append(handle)
-                elif loop.time() - self.tail_of(handle).read_at > _IDLE_READ_S:
+                elif loop.time() - self.tail_of(handle).read_at > min(_IDLE_READ_S, self._idle_read_s):
                     idle[handle.partition] = handle
             for partition, handles in due.items():
                 self._begin(partition, partial(self._confirm, handles))

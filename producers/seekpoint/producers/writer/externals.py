@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
-from seekpoint.schemas.errors import Refused, Retryable
+from seekpoint.schemas.errors import JournalUnavailable, Refused, Retryable
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.manifest import refuse_older_format
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from seekpoint.producers.tracing.tracer import Tracer
 
 __all__ = ["Externals"]
+
+logger = logging.getLogger("seekpoint.producers")
 
 _ATTEMPTS = 3
 
@@ -78,7 +81,11 @@ class Externals:
             return offset
 
     async def _append(self, partition: int, key: bytes, value: bytes, entry_id: bytes) -> int:
-        began = (await self._run(self._reader.watermarks, partition)).high
+        try:
+            began = (await self._run(self._reader.watermarks, partition)).high
+        except JournalUnavailable as exc:  # an end that Kafka does not tell is healed by an append
+            logger.warning("the end of partition %d is not known, appending first: %s", partition, exc)
+            return await self._outbox.push_external(partition, key, value)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return await self._outbox.push_external(partition, key, value)

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from seekpoint.consumers import Reactor, ReactorService
 from seekpoint.consumers.kafka.faust_delivery import LeaderTimer
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+from seekpoint.consumers.kafka.kafka_taken_inbox import KafkaTakenInbox
 from seekpoint.consumers.view.redis_view import RedisView
 from seekpoint.producers import Client
 from seekpoint.producers.sweep import Sweep
@@ -35,7 +37,8 @@ class SweepingService(ReactorService):
         timers = []
         if sweep_s > 0 and settings.redis_url is not None:
             self._client, self._view = Client.connect(settings), RedisView(settings)
-            self.sweep = Sweep(self._client, self._view, margin_s=margin_s)
+            self._inbox = KafkaReader(settings)
+            self.sweep = Sweep(self._client, self._view, margin_s=margin_s, inbox=KafkaTakenInbox(self._inbox))
             timers.append(LeaderTimer("sweep", sweep_s, self.sweep.look))
         super().__init__(reactors, settings, group=group, from_beginning=from_beginning, timers=timers)
 
@@ -44,4 +47,5 @@ class SweepingService(ReactorService):
         await super().close()
         if self.sweep is not None:
             await self._client.close()
+            self._inbox.close()
             self._view.close()
