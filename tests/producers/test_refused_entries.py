@@ -48,9 +48,43 @@ async def test_a_value_of_another_type_than_its_fields_is_refused(call: Any) -> 
     async with Node.in_memory(log) as node, node.open("p") as process:
         await process.transition("starting")
         before = log.watermarks(0).high
-        with pytest.raises(Refused, match="cannot be encoded") as refused:
+        with pytest.raises(Refused, match="cannot be (encoded|journaled)") as refused:
             await call(node, process)
         assert isinstance(refused.value, UnserializableValue)
         assert log.watermarks(0).high == before
         await process.update("status", "open")
         assert process.state.context == {"status": "open"}
+
+
+CUT = "cut \ud83d"
+TEXTS: dict[str, tuple[str, Any]] = {
+    "$.content": ("say", lambda node, process: process.say("user", CUT)),
+    "$.found": ("say a value", lambda node, process: process.say("tool", {"found": CUT}, tool_call_id="1")),
+    "$.key": ("update", lambda node, process: process.update(CUT, 1)),
+    "$": ("update a value", lambda node, process: process.update("k", CUT)),
+    "$.values": ("change", lambda node, process: process.change(set={CUT: 1})),
+    "$.kind": ("record", lambda node, process: process.record(CUT, 1)),
+    "$.actor": ("signal", lambda node, process: node.signal("p", "s", actor=CUT)),
+    "$.name": ("signal name", lambda node, process: node.signal("p", CUT)),
+    "$.reason": ("cancel", lambda node, process: node.cancel("p2", CUT)),
+    "$.name of a step": ("step", lambda node, process: process.step(CUT, str, 1)),
+    "$.name of an effect": ("effect", lambda node, process: process.effect(CUT, str, 1)),
+    "$.name of a key": ("key", lambda node, process: process.step("s", str, 1, key=CUT)),
+    "$ of receive": ("receive", lambda node, process: process.receive(CUT)),
+    "$[0].model": ("request", lambda node, process: process.decide("d", str, {"model": CUT})),
+    "$.text": ("response", lambda node, process: process.decide("d", lambda _: {"text": CUT}, {})),
+    "$[0]": ("argument", lambda node, process: process.effect("e", str, CUT)),
+    "$.policy": ("policy", lambda node, process: process.decide("d", str, {}, policy=CUT)),
+}
+
+
+@pytest.mark.parametrize("path", TEXTS)
+async def test_a_text_that_is_cut_through_a_character_is_refused_alike_everywhere(path: str) -> None:
+    """One class of errors, which names the place; the process goes on."""
+    _, call = TEXTS[path]
+    async with Node.in_memory() as node, node.open("p") as process:
+        with pytest.raises(UnserializableValue, match="lone surrogate") as refused:
+            await call(node, process)
+        assert str(refused.value.path).startswith(path.partition(" ")[0])
+        assert refused.value.path
+        await process.update("status", "open")

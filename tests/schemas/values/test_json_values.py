@@ -15,7 +15,7 @@ from hypothesis import given
 
 from any_values import values
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord
-from seekpoint.schemas.values.json_values import check, digest, dump, load
+from seekpoint.schemas.values.json_values import check, digest, dump, load, load_written
 from seekpoint.schemas.values.merge_patch import merge_patch
 
 
@@ -184,3 +184,19 @@ class TestMergePatch:
 def test_a_digest_is_sixteen_bytes_of_the_text_in_hex() -> None:
     """Anybody can compute it from the journal's text: b2sum -l 128."""
     assert digest(None) == "941dffce4e4308ceb33e87326003257d"
+
+
+@pytest.mark.parametrize("number", [10**20 + 1, -(2**70), 2**63, 2**64, 10**300])
+def test_an_integer_that_a_person_writes_is_exact(number: int) -> None:
+    """Whatever its size: 100 ether and one wei are no float."""
+    text = f'{{"amount": [{number}, 1.5, {{"$decimal": "1.10"}}]}}'
+    assert load_written(text) == {"amount": [number, 1.5, Decimal("1.10")]}
+    assert type(load_written(str(number))) is int
+    assert load(dump(load_written(str(number)))) == number
+
+
+@pytest.mark.parametrize("text", ["{", "NaN", "[1,]", "9" * 5_000, '{"$tuple": 12345678901234567890123}'])
+def test_what_is_no_value_is_refused_as_written_too(text: str) -> None:
+    """With the typed error."""
+    with pytest.raises(UndecodableRecord):
+        load_written(text)

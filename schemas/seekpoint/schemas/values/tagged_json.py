@@ -74,7 +74,9 @@ class _Encoder:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise _unserializable("a text with a lone surrogate", path, "encode it to bytes") from None
+            raise _unserializable(
+                "a text with a lone surrogate", path, "encode it to bytes, or leave out what is no character"
+            ) from None
         return value
 
     def _float(self, value: float, path: Path) -> float:

@@ -50,9 +50,25 @@ def encode(entry: Entry) -> bytes:
             _put_optional_text(out, correlation_id)
         _WRITERS[type(body)](out, body)
     except (ValueError, TypeError, AttributeError) as exc:
-        kind = getattr(body, "KIND", None)
-        raise UnserializableValue(f"the entry cannot be encoded: {exc}", process_id=process_id, kind=kind) from exc
+        facts: dict[str, Any] = {"process_id": process_id, "kind": getattr(body, "KIND", None)}
+        if isinstance(exc, UnicodeEncodeError):
+            message, hint = "a text with a lone surrogate cannot be journaled", "leave out what is no character"
+            raise UnserializableValue(message, path=_surrogate_in(entry, "$"), hint=hint, **facts) from exc
+        raise UnserializableValue(f"the entry cannot be encoded: {exc}", **facts) from exc
     return bytes(out)
+
+
+def _surrogate_in(value: Any, path: str) -> str:
+    """Return the path to the first text that UTF-8 cannot carry; empty without one. The body's fields have no prefix."""
+    if isinstance(value, str):
+        return "" if value == value.encode("utf-8", "ignore").decode() else path
+    names = getattr(value, "_fields", None) or getattr(value, "__struct_fields__", ())
+    items = [(f"{path}.{name}".replace("$.body", "$"), getattr(value, name)) for name in names]
+    if isinstance(value, Mapping):
+        items = [(f"{path}[{ascii(key)}]", part) for key, item in value.items() for part in (key, item)]
+    elif not names and isinstance(value, list | tuple):
+        items = [(f"{path}[{at}]", item) for at, item in enumerate(value)]
+    return next((found for name, item in items if (found := _surrogate_in(item, name))), "")
 
 
 def encode_within(entry: Entry, key: bytes, limits: Limits) -> bytes:

@@ -158,3 +158,11 @@ def test_what_is_no_price_is_refused(price: dict[str, object]) -> None:
     """A float is not exact; a misspelt part would cost nothing."""
     with pytest.raises(InvalidSetting):
         Prices({"m": price})
+
+
+def test_a_count_that_a_gateway_writes_as_a_float_is_a_number_of_tokens() -> None:
+    """Lua and JavaScript have one type of numbers. Half a token, a negative one and an infinite one are unknown."""
+    answer = {"usage": {"prompt_tokens": 10.0, "completion_tokens": 2.5}}
+    assert usage_in(answer) == Usage(input_tokens=10)
+    assert usage_in({"usage": {"input_tokens": -1.0, "output_tokens": float("inf")}}) == Usage()
+    assert usage_in({"usageMetadata": {"promptTokenCount": 7.0, "totalTokenCount": 7.0}}) == Usage(7, 0)

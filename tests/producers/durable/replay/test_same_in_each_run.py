@@ -10,8 +10,9 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -62,6 +63,20 @@ class Formatted(LookupError):
 @register_failure
 class Gone(FileNotFoundError):
     """A registered class over one of C."""
+
+
+@register_failure
+class Outside(Exception):
+    """Its text is kept somewhere else than in the exception."""
+
+    texts: ClassVar[WeakKeyDictionary[Outside, str]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts[self] = "no"
+
+    def __str__(self) -> str:
+        return self.texts.get(self, "")
 
 
 class Color(Enum):
@@ -153,6 +168,7 @@ ERRORS: dict[str, Callable[[], Exception]] = {
     "rich with an object": lambda: Rich("no", code=7, response=object()),
     "rich with an odd order": lambda: Rich("no", headers={"b": 1, "a": 2}),
     "rich with a hidden method": lambda: Rich("no", add_note="x"),
+    "outside": Outside,
     "slotted": lambda: Slotted(7),
     "formatted": lambda: Formatted("x"),
     "registered over C": lambda: Gone(2, "gone", "/f"),
@@ -240,7 +256,7 @@ KINDS: dict[str, Made] = {
     "observation": lambda process, name, body: process.effect("call", body, name, semantics=Effect.OBSERVE_ONLY),
     "sample": lambda process, name, body: process.sample("call", lambda: body(name)),
     "child": lambda process, name, body: process.spawn(child, f"child-{name}", name).result(),
-    "branch": lambda process, name, body: process.gather(lambda: process.step("call", body, name)),
+    "branch": lambda process, name, body: process.gather(process.step("call", body, name)),
 }
 
 
@@ -294,6 +310,11 @@ async def test_an_error_is_the_same_in_each_run(kind: str) -> None:
     for one, other, third in zip(first, again, checked, strict=True):
         assert one == other == third
     assert len(first) == len(ERRORS) - len(in_doubt)
+    found = dict(first)
+    assert found["notes"][5] == ["row 7", "col ?"]
+    assert found["chained"][6][0] is KeyError
+    assert found["unknown cause"][6][1] == f"{__name__}.Unregistered: why"
+    assert found["missing file"][0] is FileNotFoundError
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -34,7 +34,7 @@ def parse_json(text: str, option: str) -> Any:
     import orjson
 
     from seekpoint.schemas.errors import SeekpointError
-    from seekpoint.schemas.values.json_values import load
+    from seekpoint.schemas.values.json_values import load_written
 
     try:
         orjson.loads(text)
@@ -44,7 +44,7 @@ def parse_json(text: str, option: str) -> Any:
         reason = f"{exc.msg.partition(':')[0]} (character {exc.pos + 1}){bare}"
         raise typer.BadParameter(f"{text[:60]!r} is not JSON: {reason}", param_hint=option) from None
     try:
-        return load(text)
+        return load_written(text)
     except SeekpointError as exc:
         raise typer.BadParameter(f"{text[:60]!r} cannot be used: {exc.message}", param_hint=option) from None
 

@@ -85,10 +85,10 @@ def standing(state: State) -> dict[str, Any]:
 def json_in(text: str | None, name: str) -> Any:
     """Return the value of a JSON text in a form. Raises ``BadRequest``."""
     from seekpoint.schemas.errors import SeekpointError
-    from seekpoint.schemas.values.json_values import load
+    from seekpoint.schemas.values.json_values import load_written
 
     try:
-        return None if text is None else load(text)
+        return None if text is None else load_written(text)
     except SeekpointError:
         raise BadRequest(400, "BadBody", f"{name} is not JSON", 'a string needs quotes of its own: "yes"') from None
 

@@ -138,7 +138,7 @@ def _inclusive(found: Any, read: str, written: str, read_details: str, written_d
 
 def _google_usage(found: Any) -> Usage:
     """Subtract the cached tokens, which Google counts as input; add those of thoughts, which it does not as output."""
-    known = {name: count if type(count := _google(found, name)) is int and count >= 0 else None for name in _GOOGLE}
+    known = {name: _tokens(_google(found, name)) for name in _GOOGLE}
     whole, cached, thoughts = known["promptTokenCount"], known["cachedContentTokenCount"], known["thoughtsTokenCount"]
     written, of_tools = known["candidatesTokenCount"], known["toolUsePromptTokenCount"]
     if written is None and known["totalTokenCount"] is not None:
@@ -157,7 +157,13 @@ def _google(holder: Any, name: str) -> Any:
 
 
 def _count(holder: Any, name: str) -> int | None:
-    value = _part(holder, name)
+    return _tokens(_part(holder, name))
+
+
+def _tokens(value: Any) -> int | None:
+    """Return a number of tokens; some gateways write it as 10.0. None for what is none."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
     return value if type(value) is int and value >= 0 else None
 
 

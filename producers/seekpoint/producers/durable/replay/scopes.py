@@ -12,7 +12,7 @@ from contextvars import ContextVar, Token
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from seekpoint.schemas.errors import InvalidName
+from seekpoint.schemas.errors import InvalidName, UnserializableValue
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.branches.branch_schedule import BranchTask
@@ -155,6 +155,11 @@ def escaped_name(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _escaped(name: str) -> str:
+    if name != name.encode("utf-8", "ignore").decode():
+        raise UnserializableValue(
+            "a text with a lone surrogate cannot be journaled", path="$.name", hint="leave out what is no character",
+            found=ascii(name[:60]),
+        )  # fmt: skip
     return name.replace("%", "%25").replace("/", "%2F")
 
 

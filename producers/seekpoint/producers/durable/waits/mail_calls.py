@@ -70,10 +70,10 @@ class ReceiveCalls(DurableCalls):
         if name.__class__ not in (str, NoneType):
             raise InvalidName("a signal's name is a text", name=repr(name)[:80], hint="receive() takes any signal")
         timeout_us = None if timeout_s is None else microseconds(timeout_s, "receive()")
+        digest = text_digest(_CALL, dump(name))
         if process.options.agent is None:
             limit_s = None if timeout_us is None else timeout_us / 1_000_000
             return _typed(_receive_unrecorded(process, name, limit_s), kind, process)
-        digest = text_digest(_CALL, dump(name))
         try:
             place = process.matcher.place(_CALL, _CALL, digest)
         except ReplayDivergence as exc:
