@@ -48,7 +48,7 @@ async def test_a_value_of_another_type_than_its_fields_is_refused(call: Any) -> 
     async with Node.in_memory(log) as node, node.open("p") as process:
         await process.transition("starting")
         before = log.watermarks(0).high
-        with pytest.raises(Refused, match="cannot be (encoded|journaled)") as refused:
+        with pytest.raises(Refused, match=r"cannot be (encoded|journaled)") as refused:
             await call(node, process)
         assert isinstance(refused.value, UnserializableValue)
         assert log.watermarks(0).high == before

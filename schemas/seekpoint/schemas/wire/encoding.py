@@ -59,13 +59,13 @@ def encode(entry: Entry) -> bytes:
 
 
 def _surrogate_in(value: Any, path: str) -> str:
-    """Return the path to the first text that UTF-8 cannot carry; empty without one. The body's fields have no prefix."""
+    """Return the path to a text that UTF-8 cannot carry, or an empty one. Fields of the body have no prefix."""
     if isinstance(value, str):
         return "" if value == value.encode("utf-8", "ignore").decode() else path
     names = getattr(value, "_fields", None) or getattr(value, "__struct_fields__", ())
     items = [(f"{path}.{name}".replace("$.body", "$"), getattr(value, name)) for name in names]
     if isinstance(value, Mapping):
-        items = [(f"{path}[{ascii(key)}]", part) for key, item in value.items() for part in (key, item)]
+        items = [(f"{path}[{key!a}]", part) for key, item in value.items() for part in (key, item)]
     elif not names and isinstance(value, list | tuple):
         items = [(f"{path}[{at}]", item) for at, item in enumerate(value)]
     return next((found for name, item in items if (found := _surrogate_in(item, name))), "")
