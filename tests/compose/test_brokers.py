@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from seekpoint.compose import topic_admin
 from seekpoint.compose.brokers import broker_properties, kafka_uuid, meta_properties, to_text
 from seekpoint.compose.cluster_ports import ClusterState
 from seekpoint.compose.directory import ClusterDirectory
 from seekpoint.compose.loopback_ports import accepts, free_ports, is_free
 from seekpoint.compose.runtime import tail
+from seekpoint.compose.topic_admin import TopicAdmin
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import JournalUnavailable
 
 DATA = Path("/data")
 
@@ -92,3 +99,26 @@ def test_a_logs_tail_is_its_message_not_its_stack(tmp_path: Path) -> None:
     log.write_text("before\nERROR the reason\n" + "\tat some.Frame\n" * 50 + "last\n")
     assert tail(log, 3) == "before\nERROR the reason\nlast"
     assert tail(tmp_path / "none") == "(no log: No such file or directory)"
+
+
+class Advertised:
+    """A client whose brokers name these addresses."""
+
+    def __init__(self, *ports: int) -> None:
+        self._ports = ports
+
+    def list_topics(self, timeout: float) -> SimpleNamespace:
+        brokers = {port: SimpleNamespace(host="127.0.0.1", port=port) for port in self._ports}
+        return SimpleNamespace(brokers=brokers)
+
+
+def test_brokers_that_advertise_an_address_that_does_not_answer_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as one answers, nothing is said: the others may be down."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setattr(topic_admin, "AdminClient", lambda config: Advertised(1))
+        with pytest.raises(JournalUnavailable, match=r"names brokers that do not answer: 127\.0\.0\.1:1") as caught:
+            TopicAdmin(Settings()).brokers()
+        assert "advertised.listeners" in caught.value.hint
+        monkeypatch.setattr(topic_admin, "AdminClient", lambda config: Advertised(1, port))
+        assert TopicAdmin(Settings()).brokers() == 2

@@ -155,3 +155,13 @@ def test_the_audit_compares_the_manifest_with_the_topics() -> None:
     assert found(manifest, journal=replace(journal, topic_id="new")) == [("topic id", "id-of-journal", "new")]
     assert found(replace(manifest, topic_ids={"fleet.gone": "x"})) == [("topic id", "x", "none")]
     assert found(manifest, known=False) == [("writer schema", "registered", "missing")]
+
+
+@pytest.mark.parametrize("kind", ["schemas", "nodes", "deadletters"])
+def test_a_topic_that_always_has_one_partition_is_made_again(kind: str) -> None:
+    """No setting fits it: the advice is to delete and create it, and not to change the settings."""
+    name = PLANS[kind].name
+    [found] = compare([PLANS[kind]], {name: replace(FACTS[name], partitions=4)}, 3)
+    assert "always has one partition" in found.advice
+    assert "delete it" in found.advice
+    assert "set partitions" not in found.advice

@@ -95,6 +95,7 @@ async def test_every_program_goes_on_after_an_outage(tmp_path: Path, away_s: int
                 await client.submit("greet", "before", "x")
                 assert await client.result("before", 60) == "x"
                 await until(is_projected, 60)
+                await until(lambda: all("stops it" in (tmp_path / f"{one}.log").read_text() for one in PROGRAMS), 60)
                 [broker] = cluster.brokers
                 if fault is signal.SIGSTOP:
                     broker.pause()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -16,7 +17,7 @@ from seekpoint.compose.topic_audit import TopicFacts
 from seekpoint.compose.topic_plan import TopicPlan
 from seekpoint.schemas.config.extras import kafka_missing
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, LogDamaged, SeekpointError
+from seekpoint.schemas.errors import InvalidName, InvalidSetting, JournalUnavailable, LogDamaged, SeekpointError
 from seekpoint.schemas.log.safe_reading import DAMAGED_RECORD_ERRORS, safe_config
 
 try:
@@ -39,6 +40,7 @@ __all__ = ["TopicAdmin", "append_records", "live_brokers", "read_newest"]
 _logger = logging.getLogger("seekpoint.compose.topic_admin")
 _Answer = TypeVar("_Answer")
 _POLL_INTERVAL_S = 0.05
+_REACH_S = 2.0
 _LEADER_S = 2.0
 """How long the client waits for a partition's leader, before it is looked whether the topic still exists."""
 _NOT_YET = {
@@ -88,6 +90,9 @@ def _translated(settings: Settings, doing: str) -> Iterator[None]:
 
 def _translate(settings: Settings, doing: str, error: Any) -> SeekpointError:
     text = settings.scrub(error.str() if isinstance(error, KafkaError) else str(error))
+    if isinstance(error, KafkaError) and error.code() == KafkaError.TOPIC_EXCEPTION:
+        hint = "choose another journal name; Kafka takes . and _ in names of topics for the same"
+        return InvalidName(f"Kafka refuses {doing}: {text}", journal=settings.journal, hint=hint)
     if isinstance(error, KafkaError) and error.code() in _INPUT:
         return InvalidSetting(f"Kafka refuses {doing}: {text}", bootstrap_servers=settings.bootstrap_servers)
     if isinstance(error, KafkaError) and error.name() in DAMAGED_RECORD_ERRORS:
@@ -105,17 +110,34 @@ class TopicAdmin:
             self._client = AdminClient(_config(settings.admin_config()))
 
     def brokers(self) -> int:
-        """Return the number of live brokers."""
+        """Return the number of live brokers. Raises ``JournalUnavailable`` if they advertise closed addresses only."""
         with _translated(self._settings, "asking for the brokers"):
-            return len(self._client.list_topics(timeout=self._timeout_s).brokers)
+            brokers = self._client.list_topics(timeout=self._timeout_s).brokers.values()
+        refusals = [refusal for one in brokers if (refusal := _refusal(one.host, one.port)) is not None]
+        if refusals and len(refusals) == len(brokers):
+            raise _AdvertisedError(
+                f"Kafka at {self._settings.scrub(self._settings.bootstrap_servers)} answers, and names brokers that do"
+                f" not answer: {', '.join(refusals)}",
+                hint="see advertised.listeners of the brokers: clients must reach these addresses",
+            )
+        return len(brokers)
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicFacts]:
         """Return the facts of the topics that exist."""
         wanted = list(names)
-        with _translated(self._settings, "describing the topics"):
-            described = self._client.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s)
-            found = {name: topic for name, future in described.items() if (topic := _existing(future)) is not None}
-            configs = self._configs(list(found))
+        try:
+            with _translated(self._settings, "describing the topics"):
+                described = self._client.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s)
+                found = {name: topic for name, future in described.items() if (topic := _existing(future)) is not None}
+                configs = self._configs(list(found))
+        except JournalUnavailable as exc:
+            try:  # a new client, which still has its way to the address that answers
+                TopicAdmin(self._settings).brokers()
+            except _AdvertisedError:
+                raise
+            except SeekpointError:
+                raise exc from None
+            raise
         return {name: _facts(topic, configs[name]) for name, topic in found.items() if name in configs}
 
     def allowed(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -195,6 +217,19 @@ def _with_retries(ask: Callable[[], _Answer], deadline: float, may_come: Callabl
             if exc.args[0].code() not in _NO_LEADER or time.monotonic() > deadline or not may_come():
                 raise
         time.sleep(_POLL_INTERVAL_S)
+
+
+class _AdvertisedError(JournalUnavailable):
+    """The brokers advertise addresses that do not answer."""
+
+
+def _refusal(host: str, port: int) -> str | None:
+    """Return the address if nothing accepts connections there."""
+    try:
+        socket.create_connection((host, port), _REACH_S).close()
+    except (OSError, UnicodeError, OverflowError):
+        return f"{host}:{port}"
+    return None
 
 
 def _existing(future: Future[Any]) -> Any:

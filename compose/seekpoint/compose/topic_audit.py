@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seekpoint.compose.topic_plan import PINNED, Severity, TopicPlan
+from seekpoint.compose.topic_plan import PARTITIONED, PINNED, Severity, TopicPlan
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.log.manifest import FORMAT, Manifest
@@ -124,6 +124,10 @@ def _partitions(plan: TopicPlan, found: TopicFacts) -> list[TopicFinding]:
     if found.partitions == plan.partitions:
         return []
     advice = "set partitions to what the journal has, or use another journal name; a count cannot be changed"
+    if plan.kind not in PARTITIONED:  # whatever the settings say
+        advice = "it always has one partition: stop the programs, delete it, then run seekpoint topics create"
+        if plan.kind == "schemas":
+            advice = "it always has one partition: save it (seekpoint topics manifest), delete it, restore it"
     return [_finding(plan.name, "partitions", str(plan.partitions), str(found.partitions), advice)]
 
 

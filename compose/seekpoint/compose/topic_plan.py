@@ -94,6 +94,10 @@ class TopicPlan:
         return {**{rule.setting: rule.value for rule in self.rules if rule.is_given}, **self.extras}
 
 
+PARTITIONED = frozenset({"journal", "checkpoints", "inbox", "recover", "recovered"})
+"""The topics with the partitions of the settings; each other one has one partition."""
+
+
 def replicas_in_sync(replication: int) -> int:
     """Return ``min.insync.replicas`` for a number of replicas: 2 of 3, so one broker may be down without loss."""
     return 2 if replication >= 3 else 1
@@ -110,11 +114,10 @@ def leader_plan(settings: Settings) -> TopicPlan:
 
 
 def _plan(kind: str, settings: Settings, replication: int, limits: Limits) -> TopicPlan:
-    partitioned = kind in ("journal", "checkpoints", "inbox", "recover", "recovered")
     return TopicPlan(
         kind=kind,
         name=settings.topic_name(kind),
-        partitions=settings.partitions if partitioned else 1,
+        partitions=settings.partitions if kind in PARTITIONED else 1,
         rules=(*_RULES[kind], *_common_rules(replication), _size_rule(kind, limits)),
         extras=dict(settings.topic) if kind == "journal" else {},
     )

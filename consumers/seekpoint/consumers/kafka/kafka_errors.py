@@ -98,6 +98,8 @@ def _translated(name: str, reason: str) -> SeekpointError:
         )
     if name in _AGAINST_RULES:
         hint = "look at what the topic and the brokers demand of records: seekpoint topics check"
+        if name == "INVALID_RECORD":  # also what Kafka says if it refuses several records of a batch for their time
+            hint = f"{hint}; and {_SET_THE_CLOCK}"
         return JournalUnavailable(f"the brokers' rules refuse a record ({reason})", hint=hint)
     if name in DAMAGED_RECORD_ERRORS:
         return LogDamaged(f"records arrive damaged ({reason})")

@@ -119,7 +119,11 @@ def in_sync(facts: Mapping[str, TopicFacts]) -> Diagnosis:
     """Check whether enough replicas are in sync to write, and whether all are."""
     known = [topic for topic in facts.values() if topic.in_sync is not None]
     short = [topic.name for topic in known if (topic.in_sync or 0) < topic.replication]
-    stuck = [topic.name for topic in known if (topic.in_sync or 0) < int(topic.config.get(_MIN_ISR, "1"))]
+    stuck = [  # brokers take no more than all replicas for the least number in sync
+        topic.name
+        for topic in known
+        if (topic.in_sync or 0) < min(int(topic.config.get(_MIN_ISR, "1")), topic.replication)
+    ]
     if stuck:
         found = f"too few replicas in sync to write: {_some(stuck)}"
         advice = "start the brokers that are down; appends wait for them"
