@@ -197,7 +197,7 @@ def test_two_moments_are_compared(browser: Browser, served: Served) -> None:
     assert 'calls["plan:1"]' in content.text
     assert "bookkeeping.seq" in bookkeeping.text
     assert "not there" in content.text
-    assert browser.text("code") == "seekpoint diff -- case-17@3 case-17@9"
+    assert browser.text("code") == "seekpoint diff case-17@3 case-17@9"
     browser.open(f"{served.url}/differences?id=case-17&other_id=wide")
     assert "<script>window.canary=1</script>" in browser.text("table.differences")
     assert browser.script("return window.canary ?? null") is None

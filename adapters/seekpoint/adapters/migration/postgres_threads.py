@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -76,9 +77,18 @@ class PostgresThreads:
         except self._psycopg.Error as exc:
             why = str(exc).strip().partition("\n")[0]
             raise Refused(
-                f"Postgres cannot be read: {why}",
+                f"Postgres cannot be read: {self._without_secrets(why)}",
                 hint="give a connection string such as postgresql://user@host/database; PGPASSWORD has the password",
-            ) from exc
+            ) from None  # whose text may have the password
+
+    def _without_secrets(self, text: str) -> str:
+        """Return an error's text without the connection string and its password."""
+        try:
+            password = str(self._psycopg.conninfo.conninfo_to_dict(self._address).get("password") or "")
+        except self._psycopg.Error:
+            return "the connection string cannot be read"
+        text = re.sub(r"\w+://\S+", "***", text)
+        return text.replace(password, "***") if password else text
 
     def _checked(self) -> bool:
         """Return whether writes have the paths of their tasks. Raises ``Refused`` for a database of somebody else."""

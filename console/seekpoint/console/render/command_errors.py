@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import fail, say
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.schemas.errors import SeekpointError
@@ -79,9 +80,7 @@ def _advice(error: SeekpointError) -> str:
     process_id: object = error.process_id  # an error of another node is not checked
     if not isinstance(process_id, str):
         return error.hint
-    from shlex import quote
-
-    return re.sub(r"\bPROCESS_ID\b", lambda _: quote(process_id), error.hint)
+    return re.sub(r"\bPROCESS_ID\b", lambda _: pasted(process_id), error.hint)
 
 
 def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:

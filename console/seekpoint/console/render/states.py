@@ -18,6 +18,7 @@ from seekpoint.schemas.folds import registered
 from seekpoint.schemas.state.process_state import COUNTERS, State
 from seekpoint.schemas.values.clock import iso_time
 from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recovery_report import Recovered, Report
@@ -301,7 +302,7 @@ def _headline(facts: Mapping[str, Any], *, wide: bool) -> str:
 def _notices(facts: Mapping[str, Any]) -> list[str]:
     lines = []
     if facts["content_dropped"]:
-        past = f"seekpoint state {facts['process_id']} --at-seq {facts['seq'] - 1}"
+        past = f"seekpoint state {pasted(facts['process_id'])} --at-seq {facts['seq'] - 1}"
         lines.append(
             f"content dropped: the journal has its context, conversation and calls while it is not trimmed: {past}"
         )

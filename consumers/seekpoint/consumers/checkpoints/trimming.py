@@ -19,6 +19,7 @@ from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import State
+from seekpoint.schemas.values.process_ids import pasted
 
 __all__ = ["Deleter", "Trim", "Trimmed"]
 
@@ -81,7 +82,10 @@ class Trim:
             covered[key] = Expected(found.heads[key].position, state.offset, state.hash)
             first, attached = state.first_offset, min((each[0] for each in state.attached_at.values()), default=None)
             if state.degraded is not None and first is not None and low <= first < target:
-                target, note = first, f"{key.decode()} is degraded: look with seekpoint log {key.decode()}"
+                target, note = (
+                    first,
+                    f"{key.decode()} is degraded: look with seekpoint log {pasted(key.decode())}",
+                )
             if attached is not None and low <= attached < target:
                 target, note = (
                     attached,

@@ -20,6 +20,7 @@ from typing import TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from seekpoint.consumers.sqlite.distrusted_file import prepare, unexpected_object
 from seekpoint.consumers.sqlite.file_identity import FileIdentity, is_immutable
 from seekpoint.consumers.sqlite.file_manifest import (
     add_schema,
@@ -229,7 +230,7 @@ class SqliteFile:
         name = f"{self.path.absolute().as_uri()}?{mode}"
         connection = sqlite3.connect(name, uri=True, timeout=_BUSY_MAX_S, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA synchronous = FULL")
+            prepare(connection)
             if self._manifest is not None and not is_same_journal(manifest_in(connection), self._manifest):
                 raise self._mismatch(
                     "the file was made again while it was used", "stop what uses it, and start it again"
@@ -252,10 +253,8 @@ class SqliteFile:
             self._make_private()
         with self.translating():
             connection = self._connect()
-            try:
+            with contextlib.closing(connection):
                 return self._verified(connection)
-            finally:
-                connection.close()
 
     def _make_private(self) -> None:
         """Make an empty file that only its owner can read, unless there is one. SQLite's other files get its mode."""
@@ -282,6 +281,8 @@ class SqliteFile:
             raise self._mismatch("the file is another program's SQLite database")
         elif version > _FILE_VERSION:
             raise NewerFormat("the file has a newer form than this code knows", found=version, known=_FILE_VERSION)
+        if (name := unexpected_object(connection, _SCHEMA)) is not None:
+            raise self._mismatch(f"the file has something that no journal has: {name[:80]!r}")
         manifest = manifest_in(connection)
         if manifest is None:
             raise self._mismatch("the file has no manifest")

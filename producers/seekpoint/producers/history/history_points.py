@@ -13,6 +13,7 @@ from seekpoint.consumers.recovery.points import timestamp_ms
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
@@ -99,7 +100,7 @@ class HistoryPoint(FrozenStruct, frozen=True):
         if not found:
             raise Refused(
                 f"the history has no such moment: {self}", process_id=process_id, seq=newest,
-                hint=f"seekpoint steps {process_id} shows the keys of calls, seekpoint log {process_id} the seqs",
+                hint=f"seekpoint steps {pasted(process_id)} shows the keys of calls, seekpoint log PROCESS_ID the seqs",
             )  # fmt: skip
         return found
 

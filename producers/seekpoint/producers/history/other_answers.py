@@ -14,6 +14,7 @@ from seekpoint.producers.durable.waits.gate_answers import verdict_payload
 from seekpoint.producers.durable.waits.gate_calls import verdict_of
 from seekpoint.schemas.errors import LimitExceeded, Refused
 from seekpoint.schemas.values.json_values import dump, load
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.schemas.bodies import Json
@@ -42,7 +43,7 @@ def put_answers(
         if call is None:
             raise Refused(
                 "there is no such call at this point to give another answer to", process_id=process_id, key=key,
-                hint=f"seekpoint steps {process_id} shows the calls; go to a point right after the end of this one",
+                hint=f"seekpoint steps {pasted(process_id)} shows the calls; go to a point right after its end",
             )  # fmt: skip
         _check(key, call, process_id)
         text = _gate_text(key, answer, limits, actor) if call.kind == "gate" else dump(answer, limits, True)

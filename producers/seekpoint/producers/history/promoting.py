@@ -31,6 +31,7 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.calls import UNDO
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.producers.node_runtime import NodeRuntime
@@ -127,7 +128,7 @@ async def _parent_of(runtime: NodeRuntime, request: PromoteRequest) -> str:
     if lineage.parent_id is None:
         raise Refused(
             "the process is no fork: there is nothing to merge it into", process_id=request.fork_id,
-            hint=f"seekpoint lineage {request.fork_id} shows where a process comes from",
+            hint=f"seekpoint lineage {pasted(request.fork_id)} shows where a process comes from",
         )  # fmt: skip
     return lineage.parent_id
 
@@ -192,7 +193,7 @@ def _check_effects(parent_id: str, base: State, fork: State, parent: State) -> N
         raise EffectsStand(
             "the parent has made or undone effects that the fork has otherwise", process_id=parent_id, keys=keys,
             hint="fork the parent again; or undo what only the parent made: "
-            f"seekpoint rewind {parent_id} --before KEY --effects compensate",
+            f"seekpoint rewind {pasted(parent_id)} --before KEY --effects compensate",
         )  # fmt: skip
 
 
@@ -204,7 +205,7 @@ async def _check_children(runtime: NodeRuntime, parent_id: str, fork: State, par
     if running := [one for one, found in recovered if found.known and not is_over(found.state)]:
         raise ChildrenStand(
             "the parent has spawned children that the fork does not have", process_id=parent_id, children=running,
-            hint=f"let them end, or cancel them: seekpoint cancel {running[0]}; or fork the parent again",
+            hint=f"let them end, or cancel them: seekpoint cancel {pasted(running[0])}; or fork the parent again",
         )  # fmt: skip
 
 

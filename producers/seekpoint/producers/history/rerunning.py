@@ -27,6 +27,7 @@ from seekpoint.schemas.errors import HandleLost, InvalidSetting, InvalidValue, R
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.values.json_values import load
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -159,7 +160,7 @@ def _first_run(request: RerunRequest, first: RecordedRun) -> RecordedRun:
     if first.state.cancelled is not None:
         raise Refused(
             "the run was cancelled: it has no outcome to compare with", process_id=request.process_id,
-            hint=f"fork it: seekpoint fork {request.process_id} NEW_ID",
+            hint=f"fork it: seekpoint fork {pasted(request.process_id)} NEW_ID",
         )  # fmt: skip
     if first.result_json is None and first.state.lifecycle is not Lifecycle.FAILED:
         raise Refused(

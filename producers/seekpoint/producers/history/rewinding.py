@@ -29,6 +29,7 @@ from seekpoint.schemas.folding.content_rules import REWIND_MODES
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.calls import UNDO, is_compensated
 from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
@@ -179,7 +180,7 @@ async def rewind(runtime: NodeRuntime, opener: Opener, request: RewindRequest) -
 
 def _refuse_ended(process_id: str, state: State) -> None:
     """Raise why the process does not go back: no code would go on with it."""
-    hint = f"fork it: seekpoint fork {process_id} NEW_ID --at-seq SEQ"
+    hint = f"fork it: seekpoint fork {pasted(process_id)} NEW_ID --at-seq SEQ"
     if state.finished:
         raise ProcessFinished("a finished process does not go back", process_id=process_id, seq=state.seq, hint=hint)
     if state.cancelled is not None:
@@ -209,7 +210,7 @@ async def _past(runtime: NodeRuntime, request: RewindRequest, now: State) -> tup
     if type(to_seq) is not int or not now.deleted_seq < to_seq <= now.seq:
         raise Refused(
             "there is no such seq to rewind to", process_id=process_id, found=to_seq, seq=now.seq,
-            hint=f"look with seekpoint log {process_id}",
+            hint=f"look with seekpoint log {pasted(process_id)}",
         )  # fmt: skip
     past = (await runtime.recovery.recover(process_id, at_seq=to_seq)).state
     return past, await runtime.in_thread(lambda: entries_after(runtime.reader, process_id, past))

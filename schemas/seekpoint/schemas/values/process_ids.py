@@ -12,7 +12,7 @@ import re
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import InvalidName
 
-__all__ = ["INVISIBLE", "named_process_key"]
+__all__ = ["INVISIBLE", "named_process_key", "pasted"]
 
 INVISIBLE = (
     "\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
@@ -26,6 +26,17 @@ They are Unicode's format characters, line separators, default ignorable charact
 
 _INVISIBLE_OR_BLANK = f"[{INVISIBLE}\xa0\u2000-\u200a\u202f\u205f\u3000]"
 """Invisible characters, and blanks that look like a space."""
+
+
+def pasted(*texts: object) -> str:
+    """Return ids, keys or paths as people may paste them into a shell: one argument each, and never an option.
+
+    Each command that an error or a page advises writes with it what it names (``tests/scripts/test_pasted_hints.py``).
+    """
+    from shlex import quote
+
+    quoted = [quote(str(text)) for text in texts]
+    return " ".join(["--", *quoted] if any(str(text).startswith("-") for text in texts) else quoted)
 
 
 def named_process_key(process_id: str) -> bytes:

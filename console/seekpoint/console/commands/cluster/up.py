@@ -11,6 +11,7 @@ import typer
 from seekpoint.console.render.output import emit, emit_json, say
 from seekpoint.console.render.progress import SetupBar
 from seekpoint.console.services.arguments.target import home
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.compose import LocalCluster
@@ -64,7 +65,7 @@ def exports(cluster: LocalCluster) -> list[str]:
 
 def _advice(directory: Path | None) -> list[str]:
     if directory is not None and directory.absolute() != home().absolute():
-        finds = f"seekpoint finds it with SEEKPOINT_HOME={directory.absolute()}"
+        finds = f"seekpoint finds it with SEEKPOINT_HOME={pasted(directory.absolute())}"
     else:
         finds = "seekpoint finds it by default in this directory"
     return [

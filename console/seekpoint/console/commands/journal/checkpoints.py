@@ -10,6 +10,7 @@ from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader, Floor
@@ -67,7 +68,7 @@ def show(target: CommandTarget, process_id: ProcessId, wide: Wide = False, json:
 
     found = target.recoverer.last_checkpoint(process_id)
     if found is None:
-        hint = f"recover it from the log: seekpoint recover {process_id}"
+        hint = f"recover it from the log: seekpoint recover {pasted(process_id)}"
         raise UnknownProcess("the process has no checkpoint", process_id=process_id, hint=hint)
     facts = {**checkpoint_facts(found), "floor": found.floor, "seek_point": found.seek_point}
     facts |= {name: getattr(found, name) for name in ("leader_epoch", "topic_id", "fold_version")}

@@ -11,6 +11,8 @@ import typer
 from seekpoint.console.render.output import emit_json, say
 from seekpoint.console.services.arguments.options import AsJson, ProcessId
 from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.content_files import write_content
+from seekpoint.schemas.values.process_ids import pasted
 
 __all__ = ["attachment"]
 
@@ -31,7 +33,7 @@ def attachment(
     """
     from seekpoint.consumers.blobs.configured_store import blob_store_at
     from seekpoint.consumers.recovery.attachments import read_attachment
-    from seekpoint.schemas.errors import Refused, UnknownAttachment
+    from seekpoint.schemas.errors import UnknownAttachment
     from seekpoint.schemas.values.attachment_ref import Ref
 
     if json and file == _STDOUT:
@@ -41,21 +43,19 @@ def attachment(
     if len(found) != 1:
         message = "no attachment of the process begins so" if not found else "several attachments begin so"
         raise UnknownAttachment(
-            message, process_id=process_id, digest=digest, hint=f"see its attachments: seekpoint state {process_id}"
+            message,
+            process_id=process_id,
+            digest=digest,
+            hint=f"see its attachments: seekpoint state {pasted(process_id)}",
         )
     [whole] = found
-    if file != _STDOUT and file.exists() and not overwrite:
-        raise Refused("the file exists", file=str(file), hint="name another one, or give --overwrite")
     url, what = target.settings.blob_store, state.attachments[whole]
     blobs = None if url is None else blob_store_at(url)
     data = read_attachment(target.log, state, Ref(whole, what.size, process_id, what.media_type), blobs=blobs)
     if file == _STDOUT:
         sys.stdout.buffer.write(data)
         return
-    try:
-        file.write_bytes(data)
-    except OSError as exc:
-        raise Refused(f"the file cannot be written: {exc.strerror}", file=str(file)) from exc
+    write_content(file, data, overwrite=overwrite)
     facts = {
         "process_id": process_id,
         "digest": whole,

@@ -14,6 +14,7 @@ from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.histories.process_scan import entries_of
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,7 +125,7 @@ def _with_key(process_id: str, found: Sequence[CallRecord], key: str) -> list[Ca
         return chosen
     raise Refused(
         "the process's code has made no such call", process_id=process_id, key=key,
-        hint=f"seekpoint steps {process_id} lists its calls",
+        hint=f"seekpoint steps {pasted(process_id)} lists its calls",
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from seekpoint.console.services.arguments.price_file import prices_in
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.arguments.time_option import since_us
 from seekpoint.console.services.calls.send_and_confirm import parse_json, user_name, with_node
+from seekpoint.console.services.content_files import write_content
 
 if TYPE_CHECKING:
     from seekpoint.console.services.histories.rerun_selection import ManyReruns
@@ -230,7 +231,7 @@ def _many(
     if report is not None:
         from seekpoint.console.render.rerun_report import report_page
 
-        report.write_text(report_page(summary, found), encoding="utf-8")
+        write_content(report, report_page(summary, found).encode(), overwrite=True)
     if as_json:
         emit_json({"summary": summary, "reruns": [_scored_facts(one) for one in found]})
     else:

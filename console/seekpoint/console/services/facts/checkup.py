@@ -12,6 +12,7 @@ from seekpoint.console.render.output import counted
 from seekpoint.console.services.facts.redis_facts import RedisFacts
 from seekpoint.schemas.errors import Retryable, SeekpointError, TransactionOpen
 from seekpoint.schemas.state.process_state import State
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.compose.topic_audit import TopicFacts, TopicFinding
@@ -283,8 +284,8 @@ def processes(census: Census, liveness: Liveness) -> list[Diagnosis]:
     found = [Diagnosis(subject="processes", health=JournalHealth.OK, found=text)]
     degraded = sorted(census.degraded)
     if degraded:
-        accept = f"seekpoint recover {degraded[0]} --claim --accept-degraded"
-        advice = f"see its entries: seekpoint log {degraded[0]}; accept the loss: {accept}"
+        accept = f"seekpoint recover {pasted(degraded[0])} --claim --accept-degraded"
+        advice = f"see its entries: seekpoint log {pasted(degraded[0])}; accept the loss: {accept}"
         text = f"{len(degraded)} degraded: {_some(degraded)}"
         found.append(Diagnosis(subject="processes", health=JournalHealth.ERROR, found=text, advice=advice))
     left = sorted(
@@ -294,7 +295,7 @@ def processes(census: Census, liveness: Liveness) -> list[Diagnosis]:
     )
     if left:
         text = f"{len(left)} still claimed by a dead node: {_some(left)}"
-        advice = f"open them on a live node, or release one: seekpoint recover {left[0]} --claim"
+        advice = f"open them on a live node, or release one: seekpoint recover {pasted(left[0])} --claim"
         found.append(Diagnosis(subject="processes", health=JournalHealth.WARNING, found=text, advice=advice))
     return found
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.schemas.values.process_ids import pasted
+
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.consumers.recovery.process_history import Logged
@@ -95,7 +97,7 @@ def an_effect(process_id: str, key: str, call: Call | None) -> Call:
     if call is None or call.kind != "effect":
         raise SeekpointError(
             "the process has no such effect", process_id=process_id, key=key,
-            hint=f"list its effects: seekpoint effects ls {process_id} --all",
+            hint=f"list its effects: seekpoint effects ls {pasted(process_id)} --all",
         )  # fmt: skip
     return call
 
@@ -107,7 +109,7 @@ def unresolved_effect(process_id: str, key: str, state: State) -> Call:
     if state.finished:
         raise ProcessFinished(
             "the process is finished: its effects cannot be settled any more", process_id=process_id, key=key,
-            hint=f"see its outcome: seekpoint effects show {process_id} {key}",
+            hint=f"see its outcome: seekpoint effects show {pasted(process_id, key)}",
         )  # fmt: skip
     call = an_effect(process_id, key, state.calls.get(key))
     if call.status in SETTLED:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +59,7 @@ def compare_calls(target: CommandTarget, histories: Histories, process_id: str, 
     return CallComparison(
         process_id=process_id, other_id=other_id, same=found.same_calls, changed=len(found.changed),
         only_here=len(found.only_left), only_there=len(found.only_right), first=first_of(found, *numbers),
-        command=f"seekpoint diff -- {shlex.quote(process_id)} {shlex.quote(other_id)}",
+        command=f"seekpoint diff {pasted(process_id, other_id)}",
     )  # fmt: skip
 
 

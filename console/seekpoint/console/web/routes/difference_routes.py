@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
 from seekpoint.console.web.routes.process_routes import ProcessIdQuery, tab_page
 from seekpoint.console.web.routes.time_machine_routes import Seq, moments_of
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -64,14 +64,14 @@ async def list_differences(visit: Visit, query: DifferencesQuery) -> Differences
         return DifferencesAnswer(
             process_id=query.id, seq=one.seq, other_id=other_id, other_seq=other.seq,
             is_same_content=one.content_hash == other.content_hash, differences=found[:_DIFFERENCES_MAX],
-            has_more=len(found) > _DIFFERENCES_MAX, command=" ".join(["seekpoint diff --", *names]),
+            has_more=len(found) > _DIFFERENCES_MAX, command=f"seekpoint diff {pasted(*names)}",
         )  # fmt: skip
 
     return await visit.parts.in_thread(compare)
 
 
 def _name(process_id: str, seq: int | None) -> str:
-    return shlex.quote(process_id if seq is None else f"{process_id}@{seq}")
+    return process_id if seq is None else f"{process_id}@{seq}"
 
 
 async def show_differences(visit: Visit, query: DifferencesQuery) -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,7 @@ from seekpoint.console.web.json_texts import shortened
 from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
 from seekpoint.console.web.routes.process_routes import ProcessIdQuery, tab_page
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.process_ids import named_process_key
+from seekpoint.schemas.values.process_ids import named_process_key, pasted
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -163,12 +162,12 @@ def state_command(process_id: str, seq: int) -> str:
     """Return the command that prints the state after a seq; 0: as of now.
 
     >>> state_command("a b", 7), state_command("-x", 0)
-    ("seekpoint state --at-seq 7 -- 'a b'", 'seekpoint state -- -x')
+    ("seekpoint state --at-seq 7 'a b'", 'seekpoint state -- -x')
     """
     place = f" --at-seq {seq}" if seq else ""
-    if process_id == shlex.quote(process_id) and not process_id.startswith("-"):
-        return f"seekpoint state {process_id}{place}"
-    return f"seekpoint state{place} -- {shlex.quote(process_id)}"
+    if process_id == pasted(process_id):
+        return f"seekpoint state {pasted(process_id)}{place}"
+    return f"seekpoint state{place} {pasted(process_id)}"
 
 
 # --- copies -----------------------------------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ async def get_fixture(visit: Visit, query: MomentQuery) -> FixtureAnswer:
         if entries is None or text is None or len(text) > _TEXT_CHARACTERS_MAX:
             raise BadRequest(
                 409, "TooLong", f"the history of {query.id} up to seq {found.seq:,} is too long for a text",
-                f"seekpoint export {shlex.quote(query.id)} FILE, then seekpoint replay-check --history FILE",
+                f"seekpoint export {pasted(query.id)} FILE, then seekpoint replay-check --history FILE",
                 {"seq": found.seq, "entries_max": _ENTRIES_MAX, "characters_max": _TEXT_CHARACTERS_MAX},
             )  # fmt: skip
         return FixtureAnswer(process_id=query.id, seq=found.seq, entries=len(entries), text=text)

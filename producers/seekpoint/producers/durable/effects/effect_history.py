@@ -15,6 +15,7 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.state.calls import Call, is_compensated, revoked
 from seekpoint.schemas.state.process_state import Draft, State
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
@@ -39,17 +40,17 @@ def effect_to_revoke(
     if call is None:
         raise Refused(
             "the process has no such effect", process_id=process_id, key=key,
-            hint=f"list its effects: seekpoint effects ls {process_id} --all",
+            hint=f"list its effects: seekpoint effects ls {pasted(process_id)} --all",
         )  # fmt: skip
     if call.status != "succeeded":
         raise Refused(
             f"only an effect that has succeeded is revoked, this one is {call.status}", process_id=process_id, key=key,
-            hint=f"settle an effect in doubt: seekpoint effects resolve {process_id} {key}",
+            hint=f"settle an effect in doubt: seekpoint effects resolve {pasted(process_id, key)}",
         )  # fmt: skip
     if is_compensated(key, effects):
         raise Refused(
             "nothing of the effect is left: it was compensated or revoked before", process_id=process_id, key=key,
-            hint=f"see it: seekpoint effects show {process_id} {key}",
+            hint=f"see it: seekpoint effects show {pasted(process_id, key)}",
         )  # fmt: skip
     return call
 

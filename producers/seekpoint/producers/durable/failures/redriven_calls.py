@@ -19,6 +19,7 @@ from seekpoint.producers.durable.failures.failed_calls import failed_calls, unfo
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.values.json_values import dump, load
+from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
@@ -91,7 +92,7 @@ def _check(process: DurableProcess, key: str) -> None:
         raise Refused(
             "no step, decision, sample or child of this key has failed", process_id=process.process_id, key=key,
             found="nothing" if call is None else f"{call.kind}, {call.status}",
-            hint=f"seekpoint steps {process.process_id} shows what has failed; an effect that failed stays so",
+            hint=f"seekpoint steps {pasted(process.process_id)} shows what has failed; an effect that failed stays so",
         )  # fmt: skip
 
 
