@@ -34,6 +34,7 @@ from seekpoint.schemas.errors import (
     Cancelled,
     EffectDuplicate,
     EffectFailed,
+    EffectHeld,
     EffectUnknown,
     HandleLost,
     LimitExceeded,
@@ -256,7 +257,6 @@ class _Run(FrozenStruct, frozen=True):
         """
         process, told = self.durable, None
         code = asyncio.ensure_future(self._run_code(asked))
-        process.set_main_task(code)
         try:
             while not code.done():
                 try:
@@ -276,6 +276,7 @@ class _Run(FrozenStruct, frozen=True):
         return await code
 
     async def _run_code(self, asked: Any) -> Any:
+        self.durable.set_main_task(asyncio.current_task())  # here, because an eager task runs when it is created
         try:
             if not self.agent.is_plain:
                 return await self.agent.run(self.process, asked)
@@ -354,7 +355,8 @@ class _Run(FrozenStruct, frozen=True):
     def _note(self, error: BaseException, retry_at_us: int | None) -> None:
         """Write the lifecycle that follows from ``error``. The error itself is recorded when the process is left."""
         process = self.durable
-        if isinstance(error, HandleLost | Retryable) or not process.session.is_open or process.cancellation.is_accepted:
+        outside = isinstance(error, HandleLost | Retryable) and not isinstance(error, EffectHeld)
+        if outside or not process.session.is_open or process.cancellation.is_accepted:
             return
         if isinstance(error, BudgetExceeded) and process.ahead_lifecycle is Lifecycle.SUSPENDED:
             return

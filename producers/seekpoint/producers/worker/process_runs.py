@@ -23,6 +23,7 @@ from seekpoint.schemas.errors import (
     AlreadyOpen,
     Cancelled,
     ClaimLost,
+    EffectHeld,
     HandleLost,
     OwnerAlive,
     ProcessSuspended,
@@ -143,7 +144,7 @@ class ProcessRuns:
     def _note_error(self, run: ProcessRun, error: Exception) -> None:
         """An error of the code is in the journal. Any other one lets the run go on later."""
         process_id, line = run.ready.process_id, error_line(error, self._runtime.settings)
-        if run.process is not None and not isinstance(error, Retryable):
+        if run.process is not None and (not isinstance(error, Retryable) or isinstance(error, EffectHeld)):
             logger.info("%s failed: %s", process_id, line)
             self.failed += 1
             if run.process.written.lifecycle is not Lifecycle.FAILED:  # the state of a failed run says when it is next

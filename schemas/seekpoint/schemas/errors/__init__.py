@@ -7,6 +7,7 @@
     │   ├── ViewUnavailable      Redis does not answer
     │   ├── BlobStoreUnavailable  the blob store does not answer
     │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed
+    │   ├── EffectHeld           an effect was not begun: a recorded one was not made again in time
     │   ├── ConfirmTimeout       an entry was acknowledged but not seen applied in time
     │   ├── TransactionOpen      a foreign transaction hides the end of a partition
     │   ├── CheckpointTimeout    no projector saved a checkpoint in time
@@ -149,6 +150,7 @@ from seekpoint.schemas.errors.retryable import (
     ClaimLost,
     ClusterFailed,
     ConfirmTimeout,
+    EffectHeld,
     JournalFull,
     JournalUnavailable,
     RequestTimeout,
@@ -176,6 +178,7 @@ __all__ = [
     "ConfirmTimeout",
     "EffectDuplicate",
     "EffectFailed",
+    "EffectHeld",
     "EffectRefused",
     "EffectUnknown",
     "EffectsStand",

@@ -65,6 +65,18 @@ class AppendTimeout(Retryable):
     unacknowledged: int | None = None
 
 
+class EffectHeld(Retryable):
+    """An effect was not begun: for some seconds, tasks of ``asyncio`` have not made the call ``missing`` again, which
+    the history has. Either they are late, or the code has changed. Nothing was called."""
+
+    hint = (
+        "run the process again (seekpoint redrive); if the code has changed, run the code that made the history; use"
+        " process.gather instead of tasks where one task waits long for anything but a call"
+    )
+    key: str
+    missing: str
+
+
 class ConfirmTimeout(Retryable):
     """An entry was acknowledged, but its partition could not be read in time to see that the entry is applied."""
 

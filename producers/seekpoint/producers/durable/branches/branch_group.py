@@ -74,13 +74,13 @@ class BranchGroup(Generic[T]):
 
     def _start_next(self) -> None:
         number, coroutine = self._left.pop()
-        branch = BranchTask(self._schedule, None)
-        task = branch.task = asyncio.ensure_future(self._run(branch, f"{self._prefix}{number}/", coroutine))
-        self._branches[number] = branch
+        branch = self._branches[number] = BranchTask(self._schedule, None)
         self._schedule.start(branch)
+        task = branch.task = asyncio.ensure_future(self._run(branch, f"{self._prefix}{number}/", coroutine))
         task.add_done_callback(partial(self._end, branch, coroutine))
 
     async def _run(self, branch: BranchTask, prefix: str, coroutine: Coroutine[Any, Any, T]) -> T:
+        branch.task = asyncio.current_task()  # an eager task runs before its creator knows it
         with self._matcher.in_branch(self._scope, prefix, branch):
             return await contained(coroutine, "a branch")
 

@@ -93,6 +93,11 @@ class BranchSchedule:
         if self._watch is not None:
             self._watch.cancel()
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether every branch waits, or has ended."""
+        return not self._running
+
     # --- tasks
     def start(self, task: BranchTask) -> None:
         """Count ``task`` as running: its code goes on."""

@@ -25,6 +25,7 @@ from seekpoint.schemas.errors import (
     BudgetExceeded,
     Cancelled,
     ConfirmTimeout,
+    EffectHeld,
     EffectUnknown,
     HandleLost,
     LimitExceeded,
@@ -53,8 +54,8 @@ __all__ = [
 ]
 
 _NO_FAILURES = (
-    HandleLost, ReplayDivergence, RecordedValueInvalid, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded,
-    Cancelled,
+    HandleLost, ReplayDivergence, EffectHeld, RecordedValueInvalid, AppendTimeout, ConfirmTimeout, EffectUnknown,
+    BudgetExceeded, Cancelled,
 )  # fmt: skip
 """The process has ended, its code is wrong, or a person has to decide: the call itself stays in doubt."""
 _UNDONE = "undone"

@@ -15,6 +15,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
+from seekpoint.producers.durable.replay.record_index import made_again
 from seekpoint.producers.durable.replay.scopes import BRANCH, is_explicit, parent_scope
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ QUIET_ROUNDS = 10
 _ROUNDS_AFTER_ITS_NEXT = 1
 """The rounds after the answered task has made its next call: fewer, so that hundreds of tasks are fast."""
 _OVER = frozenset({"succeeded", "failed"})
-_ASKS_AGAIN = frozenset({"step", "decision"})
 
 
 class CompletionOrder:
@@ -50,6 +50,16 @@ class CompletionOrder:
         self._seen, self._quiet = 0, 0
         self._answered: str | None = None
         """The scope that got the last answer, until it makes its next call."""
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the history has calls of tasks of asyncio that the run makes again."""
+        return bool(self._left)
+
+    @property
+    def holds_answers(self) -> bool:
+        """Whether a recorded answer waits for calls that come before it in the log."""
+        return any(not one[-1].done() for one in self._held)
 
     def is_free(self, prefix: str | None) -> bool:
         """Whether a call of the scope ``prefix`` is answered at once: nothing before it or behind it is left."""
@@ -157,16 +167,5 @@ def _to_be_asked(records: Mapping[str, Call]) -> Iterator[tuple[int, str]]:
     """Yield (seq, key) of the calls that unchanged code makes again; nothing if all stand in one order."""
     if any(BRANCH in key and not is_explicit(key) for key in records):
         for key, call in records.items():
-            if call.position and not is_explicit(key) and _is_asked_again(records, key):
+            if call.position and not is_explicit(key) and made_again(records, key) == key:
                 yield call.seq, key
-
-
-def _is_asked_again(records: Mapping[str, Call], key: str) -> bool:
-    """Whether each body around the call runs again, in its first attempt."""
-    while key := parent_scope(key)[:-1]:
-        around = records.get(key)
-        if around is not None and (
-            around.kind not in _ASKS_AGAIN or around.status in _OVER or around.attempt > 1 or around.error is not None
-        ):
-            return False
-    return True

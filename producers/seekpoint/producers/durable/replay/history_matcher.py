@@ -2,7 +2,8 @@
 
     position   the number of a call in its scope: 1, 2, 3, … in program order, whatever its name
     key        ``[turn/][scope/]name:ordinal``, ``[turn/][scope/]explicit`` or, of a content write, ``…#position``
-    scope      main code ``""``, the body of another call ``lookup:1/``, a task of its own ``~2/``, a turn ``7/``
+    scope      main code ``""``, the body of another call ``lookup:1/``, a task of its own ``~2/``, a turn ``7/``.
+               ``asyncio.wait_for`` makes a task in some versions of Python: its calls keep the scope of their records
     record     the state's record of the call; None for a call that is made for the first time
 
 In a strict run, a call must have the position, the kind and the request of its record. Otherwise the matcher raises
@@ -21,8 +22,9 @@ from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.replay.call_difference import Difference
 from seekpoint.producers.durable.replay.completion_order import CompletionOrder
-from seekpoint.producers.durable.replay.record_index import RecordIndex, is_known_undone, may_have_been_done
-from seekpoint.producers.durable.replay.scope_tracker import ScopeTracker
+from seekpoint.producers.durable.replay.effects_left import EffectsLeft
+from seekpoint.producers.durable.replay.record_index import RecordIndex
+from seekpoint.producers.durable.replay.recorded_scopes import RecordedScopes, Request
 from seekpoint.producers.durable.replay.scopes import (
     BRANCH,
     WRITE,
@@ -32,11 +34,12 @@ from seekpoint.producers.durable.replay.scopes import (
     escaped_name,
     parent_scope,
 )
-from seekpoint.schemas.errors import Refused, ReplayDivergence
+from seekpoint.schemas.errors import EffectHeld, Refused, ReplayDivergence
 from seekpoint.schemas.state.calls import turn_of
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.branches.recorded_answers import RecordedAnswers
+    from seekpoint.producers.durable.replay.further_attempts import FurtherAttempt
     from seekpoint.schemas.state.calls import Call
 
 __all__ = ["CallPlace", "Difference", "HistoryMatcher"]
@@ -48,7 +51,7 @@ _OVER = frozenset({"succeeded", "failed"})
 _place = tuple.__new__  # half the time of the named tuple's own
 
 
-class HistoryMatcher(ScopeTracker):
+class HistoryMatcher(RecordedScopes):
     """The places of the calls of one run of one process's code. ``records`` are the calls remembered when it began."""
 
     def __init__(
@@ -63,7 +66,7 @@ class HistoryMatcher(ScopeTracker):
     ) -> None:
         super().__init__(process_id, records, task)
         self.strict = strict
-        self.divergence: ReplayDivergence | None = None
+        self.divergence: ReplayDivergence | EffectHeld | None = None
         self.turn = 0
         """The turn the main code is in; 0 before the first one."""
         self._seq_base = seq_base
@@ -71,13 +74,18 @@ class HistoryMatcher(ScopeTracker):
         self._read: set[str] = set()
         self._ended: set[str] = set()
         self._aside = {key for key, call in records.items() if call.position == 0}
+        self._made_inside: dict[str, list[str]] = {}
+        """The keys of the calls that this run has made in bodies, by the scope of the outermost body."""
         self.noted = set[str]()
         """The records at no position whose answers are noted in the journal."""
         self._left = len(records) - len(self._aside)
         self.order = CompletionOrder(records if strict else {}, self._read)
         """Decides when recorded answers are released."""
+        self._has_tasks = self.order.has_tasks
         self._answers: RecordedAnswers | None = None
         self._index = RecordIndex(records, self._read, self._aside, strict=strict)
+        self.effects = EffectsLeft(records if strict else {}, self._read, self._ended, self.bodies_again)
+        """The recorded effects that unchanged code has to make before a first one begins."""
         self._patches: dict[str, bool] = {}
 
     # --- places
@@ -87,6 +95,8 @@ class HistoryMatcher(ScopeTracker):
         Raises ``ReplayDivergence``, and ``Refused`` for a key used before in its scope.
         """
         scope = self._scope()
+        if scope.prefix is None or (self._has_tasks and self._left):
+            scope = self._recorded_scope(scope, Request(kind, name, key, digest))
         if key is None:
             escaped = escaped_name(name)
             ordinal = scope.ordinals.get(name, 0) + 1
@@ -100,13 +110,13 @@ class HistoryMatcher(ScopeTracker):
         Raise ``Refused`` inside the body of another call: a replay does not run the body, so it would not write.
         """
         scope = self.check_not_in_body()
+        if scope.prefix is None or (self._has_tasks and self._left):
+            scope = self._recorded_scope(scope, Request("write", None, None, digest))
         return self._placed(scope, "write", f"{WRITE}{scope.position + 1}", digest)
 
     def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> CallPlace:
         if self.divergence is not None:
             raise self.divergence
-        if scope.prefix is None:
-            self._claim_branch(scope, kind, suffix, digest)
         key = f"{scope.prefix}{suffix}"
         if key in scope.keys:
             raise Refused(
@@ -115,8 +125,10 @@ class HistoryMatcher(ScopeTracker):
             )  # fmt: skip
         scope.keys.add(key)
         position = scope.position = scope.position + 1
-        if scope.lenient_below_seq is not None:
-            return self._again(scope, key, position, kind, digest)
+        if scope.body is not None:
+            self._made_inside.setdefault(scope.body, []).append(key)
+        if scope.again is not None:
+            return self._again(scope, scope.again, key, position, kind, digest)
         if not self.records:
             return _place(CallPlace, (key, position, None, scope))
         if not self.strict:
@@ -137,6 +149,7 @@ class HistoryMatcher(ScopeTracker):
         if key not in self._read:
             self._read.add(key)
             self._left -= key not in self._aside
+            self.effects.left.pop(key, None)
             self.order.look_again()
 
     def _found(self, key: str, scope: Scope) -> CallPlace:
@@ -148,7 +161,7 @@ class HistoryMatcher(ScopeTracker):
     # --- explicit branches
     def recorded_answers(self, scope: Scope) -> deque[tuple[int, str]]:
         """Return (seq, key) of what the history answers to ``scope`` and to its branches, in log order."""
-        if not self.strict or scope.lenient_below_seq is not None:
+        if not self.strict or scope.again is not None:
             return deque()
         if self._answers is None:
             from seekpoint.producers.durable.branches.recorded_answers import RecordedAnswers
@@ -198,55 +211,45 @@ class HistoryMatcher(ScopeTracker):
         self.order.give_up()
         return self.divergence
 
-    def _again(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> CallPlace:
+    # --- further attempts
+    def _again(self, scope: Scope, again: FurtherAttempt, key: str, position: int, kind: str, digest: str) -> CallPlace:
         """Return the place of a call in a further attempt of a body, which repeats failed calls only.
 
-        A repeated call gets a key of its own (``bad:1~``), so the recorded failure stays. A failed effect is repeated
-        only if it is known that nothing was done: with another key, the outside system could not recognise the second
-        request. For the same reason an effect that is recorded here must not have another request:
-        ``ReplayDivergence``.
+        A repeated call gets a key of its own (``bad:1~``), so the recorded failure stays. An effect that is recorded
+        here, and answers no other call of the body, must not have another request: ``ReplayDivergence``.
         """
-        below, other = scope.lenient_below_seq or 0, None
-        while (record := scope.records.get(key)) is not None:
-            alike = record.kind == kind and record.digest == digest
-            is_final = record.status != "failed" or record.seq > below
-            if alike and (is_final or (record.kind == "effect" and not is_known_undone(record))):
-                self._take_if_known(key)
-                return CallPlace(key, record.position, record, scope)
-            if kind == "effect" and not alike and may_have_been_done(record):
-                other = other or Difference(key, position, "input", record.digest, digest, self.entry_seq(record))
+        other, first = None, key
+        while key in again.records:
+            if again.answers(key, kind, digest):
+                return self._answered_again(scope, again, key)
+            if kind == "effect" and again.records[key].digest != digest and again.has_other(key):
+                other = other or key
             self._take_if_known(key)
             key += BRANCH
-        if other is not None and self.strict:
-            raise self._diverged(other)
-        if other is not None and self._on_difference is not None:
-            self._on_difference(other)
+        if (found := again.elsewhere(kind, digest)) is not None:
+            return self._answered_again(scope, again, found)
+        if other is not None:
+            record = again.records[other]
+            difference = Difference(first, position, "input", record.digest, digest, self.entry_seq(record))
+            if self.strict:
+                raise self._diverged(difference)
+            if self._on_difference is not None:
+                self._on_difference(difference)
         return CallPlace(key, position, None, scope)
+
+    def _answered_again(self, scope: Scope, again: FurtherAttempt, key: str) -> CallPlace:
+        again.claim(key)
+        self._take_if_known(key)
+        record = again.records[key]
+        return CallPlace(key, record.position, record, scope)
 
     def _take_if_known(self, key: str) -> None:
         if key in self.records:
             self._take(key)
 
-    def _claim_branch(self, scope: Scope, kind: str, suffix: str, digest: str) -> None:
-        """Find which recorded task this task is, by the order of the tasks' first calls, which the program decides.
-
-        A task without records had not begun. If the next recorded task begins with another call, the event loop may
-        have started the tasks in another order: then the first remaining task that begins with the same call is taken.
-        If there is none, the comparison of the first call reports the difference.
-        """
-        parent = scope.parent
-        assert parent is not None
-        if parent.prefix is None:
-            self._claim_branch(parent, kind, suffix, digest)
-        number = 1
-        while (prefix := f"{parent.prefix}{BRANCH}{number}/") in parent.branches:
-            number += 1
-        if self._left and prefix in self._index.by_scope and not self._index.begins(prefix, kind, suffix, digest):
-            recorded = self._index.branches_under(parent.prefix or "")
-            left = (other for other in recorded if other not in parent.branches)
-            prefix = next((other for other in left if self._index.begins(other, kind, suffix, digest)), prefix)
-        scope.prefix = prefix
-        parent.branches.add(prefix)
+    def keys_inside(self, body: str) -> Collection[str]:
+        """Return the keys of all calls that the outermost body ``body`` has made so far, in earlier attempts too."""
+        return [*self._index.inside_bodies.get(body, ()), *self._made_inside.get(body, ())]
 
     @property
     def recorded_children(self) -> dict[str, str]:
@@ -272,8 +275,29 @@ class HistoryMatcher(ScopeTracker):
     # --- bodies
     def ended(self, place: CallPlace) -> None:
         """Record that the body of ``place`` has ended in this run: the code makes no more calls inside it."""
+        if place.scope.body is None:
+            self._made_inside.pop(f"{place.key}/", None)
         if place.record is not None:
             self._ended.add(place.key)
+            self.effects.forget_inside(place)
+
+    def diverge(self, place: CallPlace, key: str, digest: str) -> ReplayDivergence:
+        """Return the error for an effect at ``place`` that would begin although the code did not make ``key`` again."""
+        record = self.effects.record_of(key, place)
+        where = place.key, place.position, "order", key, place.key
+        if key not in self.effects.left:  # of an earlier attempt of the body
+            where = key, place.position, "input", record.digest, digest
+        return self._diverged(Difference(*where, self.entry_seq(record)))
+
+    def held(self, place: CallPlace, key: str) -> EffectHeld:
+        """Return the error for an effect at ``place`` that waited too long for ``key``; every later call raises it."""
+        self.divergence = EffectHeld(
+            "an effect was not begun: the code has not made one again that the history has",
+            process_id=self.process_id, key=place.key, seq=self.entry_seq(self.effects.record_of(key, place)),
+            missing=key,
+        )  # fmt: skip
+        self.order.give_up()
+        return self.divergence
 
     # --- what was not asked
     @property
@@ -330,7 +354,7 @@ class HistoryMatcher(ScopeTracker):
         if self.turn:  # what was started before the turns may go on
             self.main.closed = True
         self.turn = number
-        self.main = Scope(self, f"{number}/", task=self.main.task, records=self.records)
+        self.main = Scope(self, f"{number}/", task=self.main.task)
         self._patches.clear()
 
     def unread_before_turns(self) -> list[str]:

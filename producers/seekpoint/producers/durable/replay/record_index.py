@@ -12,7 +12,10 @@ from seekpoint.schemas.state.calls import UNDO
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["RecordIndex", "is_known_undone", "may_have_been_done"]
+__all__ = ["RecordIndex", "is_known_undone", "made_again", "may_have_been_done", "name_in", "runs_again"]
+
+_OVER = frozenset({"succeeded", "failed"})
+_ASKS_AGAIN = frozenset({"step", "decision"})
 
 
 class RecordIndex:
@@ -44,11 +47,21 @@ class RecordIndex:
         """Return the key of the record at ``position`` in ``scope``."""
         return self.by_scope.get(scope, {}).get(position)
 
-    def branches_under(self, prefix: str) -> list[str]:
-        """Return the scopes of the recorded tasks that the code of ``prefix`` started, by their numbers."""
-        begin = prefix + BRANCH
-        found = [scope for scope in self.by_scope if scope.startswith(begin) and scope[len(begin) : -1].isdigit()]
-        return sorted(found, key=lambda scope: int(scope[len(begin) : -1]))
+    def tasks_that_begin(self, parent: str, kind: str, suffix: str, digest: str) -> list[str]:
+        """Return the scopes of the recorded tasks that ``parent`` started and whose first call is this one."""
+        tasks = self._tasks.get((parent, suffix), ())
+        return [scope for scope in tasks if self.begins(scope, kind, suffix, digest)]
+
+    @cached_property
+    def _tasks(self) -> dict[tuple[str, str], list[str]]:
+        """The scopes of recorded tasks, by the scope whose code started them and the end of their first call's key."""
+        found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        for scope, keys in self.by_scope.items():
+            number = scope[:-1].rpartition("/")[2]
+            if number.startswith(BRANCH) and number[1:].isdigit() and 1 in keys:
+                parent = scope[: -len(number) - 1]
+                found.setdefault((parent, keys[1][len(scope) :]), []).append((int(number[1:]), scope))
+        return {place: [scope for _, scope in sorted(scopes)] for place, scopes in found.items()}
 
     def begins(self, prefix: str, kind: str, suffix: str, digest: str) -> bool:
         """Return whether this call is the first one of the scope ``prefix``."""
@@ -64,22 +77,37 @@ class RecordIndex:
         """The digests of the recorded calls that spawned a child, by the ids of the children."""
         return {call.facts["child_id"]: call.digest for call in self._records.values() if call.kind == "child"}
 
+    @cached_property
+    def inside_bodies(self) -> dict[str, list[str]]:
+        """The keys of the calls that were made in bodies of calls, by the scope of the outermost body."""
+        found: dict[str, list[str]] = {}
+        for key in self._records:
+            end = key.find("/")
+            while end >= 0 and key[:end] not in self._records:
+                end = key.find("/", end + 1)
+            if end >= 0:
+                found.setdefault(key[: end + 1], []).append(key)
+        return found
+
     # --- by request
     def done_instead(self, key: str) -> str | None:
         """Return the key of a recorded effect of this name that may have been done and that no call has asked for yet.
 
         A call with another request would do it a second time.
         """
-        name = _name_in(key)
+        same = self._effects.get(name_in(key), ())
         return next(
-            (
-                other
-                for other, call in self._records.items()
-                if call.kind == "effect" and other not in self._read and _name_in(other) == name
-                if not other.startswith(UNDO) and may_have_been_done(call)
-            ),
-            None,
+            (other for other in same if other not in self._read and may_have_been_done(self._records[other])), None
         )
+
+    @cached_property
+    def _effects(self) -> dict[str, list[str]]:
+        """The keys of the effects that the code made, by their names."""
+        found: dict[str, list[str]] = {}
+        for key, call in self._records.items():
+            if call.kind == "effect" and not key.startswith(UNDO):
+                found.setdefault(name_in(key), []).append(key)
+        return found
 
     def answer(self, key: str, kind: str, digest: str) -> str | None:
         """Return the key of the next recorded call with the same request; without a digest, with the same name."""
@@ -114,7 +142,27 @@ class RecordIndex:
         return requests
 
 
-def _name_in(key: str) -> str:
+def made_again(records: Mapping[str, Call], key: str) -> str:
+    """Return the key of the call that unchanged code makes again where it made ``key``.
+
+    That is the outermost call around ``key`` whose body does not run again, or runs in a further attempt, which may
+    take another way; else ``key`` itself.
+    """
+    again = around = key
+    while around := parent_scope(around)[:-1]:
+        record = records.get(around)
+        if record is not None and not runs_again(record):
+            again = around
+    return again
+
+
+def runs_again(record: Call) -> bool:
+    """Return whether the body of the call runs again and has to make its recorded calls: in its first attempt."""
+    is_over = record.status in _OVER or record.attempt > 1 or record.error is not None
+    return record.kind in _ASKS_AGAIN and not is_over
+
+
+def name_in(key: str) -> str:
     """Return the name in a key, or the whole last part of a key that the code gave."""
     return key.rpartition("/")[2].partition(":")[0].rstrip(BRANCH)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.replay.scopes import CURRENT, CallPlace, Scope
@@ -22,7 +23,9 @@ class ScopeTracker:
     def __init__(self, process_id: str, records: Mapping[str, Call], task: asyncio.Task[object] | None) -> None:
         self.process_id = process_id
         self.records = records
-        self.main = Scope(self, "", task=task, records=records)
+        self.main = Scope(self, "", task=task)
+        self.bodies_again: set[str | None] = set()
+        """The scopes of the bodies that run, of calls in doubt that have to make their recorded calls again."""
         self._is_closed = False
 
     def close(self) -> None:
@@ -43,14 +46,13 @@ class ScopeTracker:
                 "a call from outside the event loop", process_id=self.process_id,
                 hint="make the function that calls it async: a plain one runs in a thread",
             ) from None  # fmt: skip
-        if scope.task is not task and (scope.task is not None or scope is not self.main):
+        if scope.task is not task and (scope.task is not None or scope is not self.main) and task not in scope.guests:
             if scope.branch_task is not None:
                 raise Refused(
                     "a task that is not a branch makes a call while branches run", process_id=self.process_id,
                     scope=scope.prefix, hint="start it with process.gather, process.race or process.branch",
                 )  # fmt: skip
-            scope = Scope(self, None, task=task, records=scope.records, parent=scope, outer=CURRENT.get(),
-                          lenient_below_seq=scope.lenient_below_seq)  # fmt: skip
+            scope = Scope(self, None, task=task, parent=scope, outer=CURRENT.get(), again=scope.again)
             CURRENT.set(scope)
         if scope.is_over:
             raise Refused(
@@ -72,14 +74,14 @@ class ScopeTracker:
 
     def _scope_of_context(self) -> Scope:
         scope = CURRENT.get()
-        while scope is not None and scope.tracker is not self:
+        while scope is not None and (scope.tracker is not self or scope.is_awaited_no_more):
             scope = scope.outer
         return scope or self.main
 
     def check_not_in_body(self) -> Scope:
         """Return the scope of the code that runs. Raise ``Refused`` inside the body of a call."""
         scope = self._scope()
-        if scope.in_body:
+        if scope.body is not None:
             raise Refused(
                 "content is not written inside the body of a step", process_id=self.process_id, scope=scope.prefix,
                 hint="return it from the step, and write it afterwards",
@@ -107,9 +109,8 @@ class ScopeTracker:
     def in_branch(self, around: Scope, prefix: str, branch: BranchTask) -> Scope:
         """Return the scope of an explicit branch: ``with`` it, while its code runs in a task of its own."""
         scope = Scope(
-            self, prefix, task=branch.task, records=around.records, parent=around, outer=CURRENT.get(),
-            lenient_below_seq=around.lenient_below_seq, branch_task=branch,
-        )  # fmt: skip
+            self, prefix, task=branch.task, parent=around, outer=CURRENT.get(), again=around.again, branch_task=branch
+        )
         around.explicit_branches.append(scope)
         return scope
 
@@ -121,7 +122,20 @@ class ScopeTracker:
 
         ``lenient_below_seq``: a further attempt after a failure; ``records`` are the calls remembered by now.
         """
+        prefix = f"{place.key}/"
+        again = None if place.record is None else place.scope.again  # began in an attempt of the body around it
+        if lenient_below_seq is not None:
+            from seekpoint.producers.durable.replay.further_attempts import FurtherAttempt
+
+            keys = partial(self.keys_inside, place.scope.body or prefix)
+            again = FurtherAttempt(
+                prefix, self.records if records is None else records, lenient_below_seq, keys, place.scope.again
+            )
         return Scope(
-            self, f"{place.key}/", task=asyncio.current_task(), parent=place.scope, outer=CURRENT.get(),
-            records=self.records if records is None else records, lenient_below_seq=lenient_below_seq, in_body=True,
+            self, prefix, task=asyncio.current_task(), parent=place.scope, outer=CURRENT.get(), again=again,
+            is_body=True, runs_again=again is None and place.record is not None,
         )  # fmt: skip
+
+    def keys_inside(self, body: str) -> Collection[str]:
+        """Return the keys of all calls that the outermost body ``body`` has made so far, in earlier attempts too."""
+        raise NotImplementedError

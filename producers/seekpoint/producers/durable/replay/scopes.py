@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Coroutine
 from contextvars import ContextVar, Token
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -16,6 +16,8 @@ from seekpoint.schemas.errors import InvalidName, UnserializableValue
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.branches.branch_schedule import BranchTask
+    from seekpoint.producers.durable.replay.further_attempts import FurtherAttempt
+    from seekpoint.producers.durable.replay.scope_tracker import ScopeTracker
     from seekpoint.schemas.state.calls import Call
 
 __all__ = [
@@ -39,39 +41,46 @@ class Scope:
     """One order of calls. Its keys begin with ``prefix``, which is None until a task has made its first call."""
 
     __slots__ = (
-        "branch_task", "branches", "closed", "explicit_branches", "groups", "groups_open", "in_body", "is_of_a_task",
-        "keys", "lenient_below_seq", "ordinals", "outer", "parent", "position", "prefix", "records", "starts_branches",
-        "task", "token", "tracker",
+        "again", "awaited", "body", "branch_task", "branches", "closed", "explicit_branches", "groups", "groups_open",
+        "guests", "is_of_a_task", "keys", "ordinals", "outer", "parent", "position", "prefix", "runs_again",
+        "starts_branches", "task", "token", "tracker",
     )  # fmt: skip
 
     token: Token[Scope | None]
 
     def __init__(
         self,
-        tracker: object,
+        tracker: ScopeTracker,
         prefix: str | None,
         *,
         task: asyncio.Task[Any] | None,
-        records: Mapping[str, Call],
         parent: Scope | None = None,
         outer: Scope | None = None,
-        lenient_below_seq: int | None = None,
-        in_body: bool = False,
+        again: FurtherAttempt | None = None,
+        is_body: bool = False,
+        runs_again: bool = False,
         branch_task: BranchTask | None = None,
+        awaited: Coroutine[Any, Any, Any] | None = None,
     ) -> None:
         self.tracker = tracker
         self.prefix = prefix
         self.task = task
-        self.records = records
+        self.guests: Collection[object] = ()
+        """Tasks whose calls are this scope's too: those of a wait that has no task in other versions of Python."""
+        self.awaited = awaited
+        """The coroutine whose calls these are, where ``asyncio.wait_for`` awaits it in the task of other code."""
         self.parent = parent
         self.outer = outer
         """The value of the context variable before: a scope of this tracker or of another one."""
-        self.lenient_below_seq = lenient_below_seq
-        """Set in a further attempt of a body: what succeeded is kept, what failed up to this seq is repeated."""
+        self.again = again
+        """What a further attempt of a body keeps of the earlier ones; None in all other code."""
         self.is_of_a_task = prefix is None
         """Whether a task that ``asyncio`` started runs here."""
-        self.in_body: bool = in_body or (parent is not None and parent.in_body)
-        """Whether a call's body runs here, or a task that one started."""
+        around = None if parent is None else parent.body
+        self.body = prefix if around is None and is_body else around
+        """The scope of the outermost body that runs here, or that started the task that does; None in other code."""
+        self.runs_again = runs_again
+        """Whether the body of a call in doubt runs here that has to make its recorded calls again."""
         self.branch_task = branch_task
         """The task of the explicit branch that runs here; of other code only while branches that it started run."""
         self.groups = 0
@@ -90,17 +99,25 @@ class Scope:
     def __enter__(self) -> Self:
         """Put the code that runs from here on, and the tasks it starts, into this scope."""
         self.token = CURRENT.set(self)
+        if self.runs_again:
+            self.tracker.bodies_again.add(str(self.prefix))
         return self
 
     def __exit__(self, *exc: object) -> None:
         """End the scope: a task that still runs in it may make no more calls."""
         self.closed = True
         CURRENT.reset(self.token)
+        self.tracker.bodies_again.discard(self.prefix)
 
     def next_branches(self) -> str:
         """Return what the scopes of the next group of explicit branches begin with: the number of each follows."""
         self.groups += 1
         return f"{self.prefix}{BRANCH}{self.groups}."
+
+    @property
+    def is_awaited_no_more(self) -> bool:
+        """Whether this is the scope of a coroutine that has ended, in a task that goes on with other code."""
+        return self.awaited is not None and getattr(self.awaited, "cr_frame", None) is None
 
     @property
     def is_over(self) -> bool:

@@ -331,9 +331,10 @@ class Attempts(msgspec.Struct):
             error=self._failure(error, retryable=True),
             retry_at_us=due_us,
         )
-        if self.asked:
-            self.body = {"records": process.written.calls, "lenient_below_seq": seq}
+        process.matcher.effects.forget_inside(self.place)
         await self._wait(wait_s)
+        if self.asked or self.place.record is not None:
+            self.body = {"records": process.written.calls, "lenient_below_seq": seq}
         self.attempt += 1
 
     def _failure(self, error: Exception, **more: Any) -> Json:
