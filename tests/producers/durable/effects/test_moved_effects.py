@@ -45,7 +45,7 @@ async def in_branch(bank: Bank, process: Process) -> None:
 
 
 async def in_body(bank: Bank, process: Process) -> None:
-    await process.step("work", bank.pay, process)
+    await process.step("work", lambda: bank.pay(process))
 
 
 async def in_task_of_body(bank: Bank, process: Process) -> None:
@@ -149,14 +149,14 @@ async def test_no_effect_in_a_body_in_doubt_is_made_twice(old: str, new: str, lo
     bank, reached = Bank(), asyncio.Event()
 
     async def run(form: Form, is_cut: bool) -> Exception | None:
-        async def body(process: Process) -> None:
-            await form(bank, process)
-            reached.set()
-            await asyncio.sleep(3600 if is_cut else 0)
-
         @agent("a")
         async def a(process: Process, _given: None) -> None:
-            await process.step("outer", body, process)
+            async def body() -> None:
+                await form(bank, process)
+                reached.set()
+                await asyncio.sleep(3600 if is_cut else 0)
+
+            await process.step("outer", body)
 
         running = asyncio.create_task(outcome(log, a))
         if is_cut:
@@ -182,16 +182,16 @@ async def test_no_effect_of_a_body_that_is_tried_again_is_made_twice(old: str, n
     """An equal request gets the recorded answer, wherever in the body it is made."""
     bank, tries = Bank(), 0
 
-    async def body(process: Process) -> None:
-        nonlocal tries
-        tries += 1
-        await FORMS[old if tries == 1 else new](bank, process)
-        if tries == 1:
-            raise ConnectionError("broken off")
-
     @agent("a")
     async def a(process: Process, _given: None) -> None:
-        await process.step("outer", body, process, retry=AT_ONCE)
+        async def body() -> None:
+            nonlocal tries
+            tries += 1
+            await FORMS[old if tries == 1 else new](bank, process)
+            if tries == 1:
+                raise ConnectionError("broken off")
+
+        await process.step("outer", body, retry=AT_ONCE)
 
     assert await outcome(log, a) is None
     assert (len(bank.paid), tries) == (1, 2)

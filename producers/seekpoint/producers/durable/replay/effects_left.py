@@ -70,7 +70,7 @@ class EffectsLeft:
 
     def record_of(self, key: str, place: CallPlace) -> Call:
         """Return the record of a call that ``before`` of ``place`` names."""
-        return self._records.get(key) or place.scope.again.records[key]  # type: ignore[union-attr]
+        return self._records.get(key) or place.scope.again.record(key)  # type: ignore[union-attr]
 
     def is_moved(self, key: str, digest: str) -> bool:
         """Return whether the call ``key`` has made an effect with this request, so that another scope asks for it."""

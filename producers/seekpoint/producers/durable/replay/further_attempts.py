@@ -54,11 +54,19 @@ class FurtherAttempt:
         return is_final or (record.kind == "effect" and not is_known_undone(record))
 
     def elsewhere(self, kind: str, digest: str) -> str | None:
-        """Return the key of the first call that answers this request, wherever in the body it was made."""
+        """Return the key of the first call that answers this request, wherever in the bodies it was made."""
         keys = self._by_request.get((kind, digest), ()) if digest else ()
-        return next(
-            (key for key in keys if self.answers(key, kind, digest) and not self._is_inside_answered(key)), None
-        )
+        free = (key for key in keys if not self._is_inside_answered(key))
+        found = next((key for key in free if self.answers(key, kind, digest)), None)
+        return self._around.elsewhere(kind, digest) if found is None and self._around is not None else found
+
+    def record(self, key: str) -> Call:
+        """Return the record of a call that this attempt, or one around it, remembers."""
+        record = self.records.get(key)
+        if record is None:
+            assert self._around is not None
+            return self._around.record(key)
+        return record
 
     def has_other(self, key: str) -> bool:
         """Return whether ``key`` is an effect of an earlier attempt that may have been done, and answered nothing."""
@@ -68,7 +76,8 @@ class FurtherAttempt:
     def others(self, key: str) -> list[str]:
         """Return the keys of the other effects with the name in ``key``: the body may still ask for them."""
         same = self._effects.get(name_in(key), ())
-        return [one for one in same if self.has_other(one) and not self._is_inside_answered(one)]
+        left = [one for one in same if self.has_other(one) and not self._is_inside_answered(one)]
+        return left if self._around is None else [*left, *self._around.others(key)]
 
     def _is_inside_answered(self, key: str) -> bool:
         """Return whether the call lies in one that has answered: its body does not run again."""

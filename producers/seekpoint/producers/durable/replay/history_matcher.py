@@ -240,7 +240,7 @@ class HistoryMatcher(RecordedScopes):
     def _answered_again(self, scope: Scope, again: FurtherAttempt, key: str) -> CallPlace:
         again.claim(key)
         self._take_if_known(key)
-        record = again.records[key]
+        record = again.record(key)
         return CallPlace(key, record.position, record, scope)
 
     def _take_if_known(self, key: str) -> None:

@@ -123,7 +123,7 @@ class ScopeTracker:
         ``lenient_below_seq``: a further attempt after a failure; ``records`` are the calls remembered by now.
         """
         prefix = f"{place.key}/"
-        again = None if place.record is None else place.scope.again  # began in an attempt of the body around it
+        again = place.scope.again  # that of a body around it, whose effects may be made here now
         if lenient_below_seq is not None:
             from seekpoint.producers.durable.replay.further_attempts import FurtherAttempt
 

@@ -188,8 +188,6 @@ class Attempts(msgspec.Struct):
     work: Work
     attempt: int = 1
     attempts_max: int = 1
-    asked: int = 0
-    """How many calls the body of the last attempt made."""
     began_at_us: int = 0
     """When this attempt began, by the wall clock."""
     is_unsaid: bool = False
@@ -283,14 +281,8 @@ class Attempts(msgspec.Struct):
         options = work.options
         if _KEY_PARAMETER not in options and _takes_key(work.call):
             options = {**options, _KEY_PARAMETER: process.idempotency_key(place.key, place.record)}
-        self.asked = 0
-        with process.matcher.inside(place, **self.body) as scope:
-            try:
-                value = await run_body(
-                    process, work.call, work.arguments, options, work.timeout_s, place.key, self._whole
-                )
-            finally:
-                self.asked = scope.position
+        with process.matcher.inside(place, **self.body):
+            value = await run_body(process, work.call, work.arguments, options, work.timeout_s, place.key, self._whole)
         if place.record is not None and not self.body:
             await process.check_read(f"{place.key}/")
         return value
@@ -333,8 +325,7 @@ class Attempts(msgspec.Struct):
         )
         process.matcher.effects.forget_inside(self.place)
         await self._wait(wait_s)
-        if self.asked or self.place.record is not None:
-            self.body = {"records": process.written.calls, "lenient_below_seq": seq}
+        self.body = {"records": process.written.calls, "lenient_below_seq": seq}
         self.attempt += 1
 
     def _failure(self, error: Exception, **more: Any) -> Json:
