@@ -132,7 +132,10 @@ class EffectRun:
         _ = effect.call  # raises before anything is written
         if request.compensates is None and effect.semantics is not Effect.OBSERVE_ONLY:
             check_fork_may(process, "effect", self._place.key)
-        await self._let_recorded_ones_be_made()
+            if effect.record is None and process.matcher.holds(self._place):
+                from seekpoint.producers.durable.effects.held_effects import hold
+
+                await hold(process, self._place, request.digest, self._estimated)
         if effect.error is not None:
             await process.clock.sleep(request.retry.wait_s(effect.attempt, random.random()))
         holder = await self._other_key_holder()
@@ -149,18 +152,6 @@ class EffectRun:
             await self._confirm()
         else:
             await self._settle("failed", by="call", error=self._failure(self._duplicate(holder)))
-
-    async def _let_recorded_ones_be_made(self) -> None:
-        """Hold a first-time effect until the code has made the recorded ones, unless it changes nothing."""
-        effect, process = self._effect, self._process
-        is_first = effect.record is None and self._request.compensates is None
-        if not is_first or effect.semantics is Effect.OBSERVE_ONLY or not process.matcher.strict:
-            return
-        if process.matcher.effects.before(self._place):
-            from seekpoint.producers.durable.effects.held_effects import hold
-
-            await admit(process, self._place, self._estimated)  # a refusal has no record, and the code went on from it
-            await hold(process, self._place, self._request.digest)
 
     def _intended(self, holder: KeyHolder | None) -> b.EffectIntended:
         effect, request = self._effect, self._request

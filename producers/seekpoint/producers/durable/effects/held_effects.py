@@ -8,14 +8,15 @@ nobody knows what they do next: there the effect is held for a limited time, and
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.durable.budgets.budget_checks import admit
 from seekpoint.producers.durable.replay.completion_order import QUIET_ROUNDS
 from seekpoint.producers.durable.replay.scopes import root_scope
 from seekpoint.schemas.errors import EffectHeld, ReplayDivergence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from seekpoint.producers.durable.durable_process import DurableProcess
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
@@ -31,12 +32,13 @@ _HELD_S = 10.0
 """How long to hold any other effect: longer than a recorded answer is held back that leads to the recorded effect."""
 
 
-async def hold(process: DurableProcess, place: CallPlace, digest: str) -> None:
-    """Return once the first-time effect at ``place`` may begin.
+async def hold(process: DurableProcess, place: CallPlace, digest: str, estimated: Mapping[str, Any]) -> None:
+    """Return once the first-time effect at ``place`` may begin, and the budget has room for it.
 
     Raise ``ReplayDivergence`` where the code does not make a recorded effect again, ``EffectHeld`` where it may only
     be late, ``Cancelled`` once the process is asked to stop.
     """
+    await admit(process, place, estimated)  # before it waits: a refusal has no record, and the code went on from it
     matcher, loop = process.matcher, asyncio.get_running_loop()
     seen, since_s, rounds = (-1, -1), 0.0, 0
     while left := matcher.effects.before(place):

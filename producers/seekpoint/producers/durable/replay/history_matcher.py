@@ -281,6 +281,10 @@ class HistoryMatcher(RecordedScopes):
             self._ended.add(place.key)
             self.effects.forget_inside(place)
 
+    def holds(self, place: CallPlace) -> bool:
+        """Return whether an effect that begins at ``place`` has to wait for recorded ones."""
+        return self.strict and bool(self.effects.before(place))
+
     def diverge(self, place: CallPlace, key: str, digest: str) -> ReplayDivergence:
         """Return the error for an effect at ``place`` that would begin although the code did not make ``key`` again."""
         record = self.effects.record_of(key, place)

@@ -75,6 +75,11 @@ class RecordedScopes(ScopeTracker):
         tasks = self._index.tasks_that_begin(parent.prefix or "", kind, suffix, digest)
         return [prefix for prefix in tasks if prefix not in parent.branches]
 
+    def _scope_of_wait(self, parent: Scope, request: Request) -> Scope | None:
+        """Return the scope of a wait that is over, if the task that waited has its next recorded call there."""
+        over = (one for one in parent.waits if one.is_awaited_no_more or (one.task is not None and one.task.done()))
+        return next((one for one in over if self._comes_next(one, request, before=None)), None)
+
     def _comes_next(self, scope: Scope, request: Request, before: str | None) -> bool:
         """Return whether the next recorded call of ``scope`` is this one, and older than the first of ``before``.
 
@@ -108,8 +113,16 @@ class RecordedScopes(ScopeTracker):
             parent.guests = (*parent.guests, scope.task)
             CURRENT.set(parent)
             return parent
+        if not tasks and (waited := self._scope_of_wait(parent, request)) is not None:
+            waited.guests, waited.awaited = (*waited.guests, scope.task), None
+            CURRENT.set(waited)
+            return waited
         if tasks and prefix not in tasks and prefix in self._index.by_scope:
             prefix = tasks[0]
+        if tasks:
+            scope.awaited = None if is_waited_for else awaited_coroutine()
+            if is_waited_for or scope.awaited is not None:
+                parent.waits.append(scope)
         scope.prefix = prefix
         parent.branches.add(prefix)
         return scope

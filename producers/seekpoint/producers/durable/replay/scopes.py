@@ -43,7 +43,7 @@ class Scope:
     __slots__ = (
         "again", "awaited", "body", "branch_task", "branches", "closed", "explicit_branches", "groups", "groups_open",
         "guests", "is_of_a_task", "keys", "ordinals", "outer", "parent", "position", "prefix", "runs_again",
-        "starts_branches", "task", "token", "tracker",
+        "starts_branches", "task", "token", "tracker", "waits",
     )  # fmt: skip
 
     token: Token[Scope | None]
@@ -92,6 +92,8 @@ class Scope:
         self.ordinals: dict[str, int] = {}
         self.keys: set[str] = set()
         self.branches: set[str] = set()
+        self.waits: list[Scope] = []
+        """The scopes that tasks started here claimed inside ``asyncio.wait_for``, before a call of their own."""
         self.explicit_branches: list[Scope] = []
         """The scopes of the explicit branches that were started here, while one of their groups is open."""
         self.closed = False
