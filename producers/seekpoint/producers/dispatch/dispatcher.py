@@ -25,7 +25,7 @@ from seekpoint.producers.dispatch.claimed_intent import Dispatch, DispatchClaim,
 from seekpoint.producers.dispatch.dispatch_progress import DispatchProgress
 from seekpoint.producers.durable.effects.connectors import Connectors, connectors
 from seekpoint.producers.durable.effects.effect_context import JournalValues
-from seekpoint.producers.durable.effects.effect_runs import check_effects_are_real
+from seekpoint.producers.durable.effects.real_effects import check_effects_are_real
 from seekpoint.producers.node import Node, runtime_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import traceback_of

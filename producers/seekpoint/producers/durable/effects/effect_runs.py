@@ -18,6 +18,7 @@ from seekpoint.producers.durable.effects.connectors import NotDone, Reconciled, 
 from seekpoint.producers.durable.effects.effect_facts import EffectFacts, EffectRequest
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect, EffectStatus, End, NextStep, decide
 from seekpoint.producers.durable.effects.fork_effects import check_fork_may
+from seekpoint.producers.durable.effects.real_effects import check_effects_are_real
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
@@ -34,7 +35,6 @@ from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import journaled, rebuilt
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line
-from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
     BudgetExceeded,
     ConfirmTimeout,
@@ -45,7 +45,6 @@ from seekpoint.schemas.errors import (
     IllegalCall,
     InvalidValue,
     LimitExceeded,
-    Refused,
     UnserializableValue,
 )
 from seekpoint.schemas.values.json_values import dump, load
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.effects.business_keys import KeyHolder
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
 
-__all__ = ["EffectRun", "check_effects_are_real"]
+__all__ = ["EffectRun"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -399,12 +398,3 @@ def _is_final(error: Exception, retry: Retry) -> bool:
     if isinstance(error, UnserializableValue | LimitExceeded | InvalidValue):
         return False  # raised by another call inside this one
     return isinstance(error, NotDone) or not retry.is_retryable(error)
-
-
-def check_effects_are_real(settings: Settings, *, process_id: str | None = None, key: str | None = None) -> None:
-    """Raise ``Refused`` if the settings allow recorded effects only, as in staging."""
-    if settings.effects == "recorded":
-        raise Refused(
-            "effects are only answered from the record here", process_id=process_id, key=key,
-            hint="the setting effects is recorded: run it where effects may be real",
-        )  # fmt: skip
