@@ -71,7 +71,7 @@ async def both(*calls: Awaitable[Any]) -> None:
 
 FORMS: dict[str, Form] = {
     "main": lambda bank, process: bank.pay(process),
-    "task": lambda bank, process: asyncio.create_task(bank.pay(process)),  # type: ignore[arg-type]
+    "task": lambda bank, process: asyncio.create_task(bank.pay(process)),
     "wait_for": lambda bank, process: asyncio.wait_for(bank.pay(process), 30),
     "shield": lambda bank, process: asyncio.shield(bank.pay(process)),
     "gather": lambda bank, process: both(bank.pay(process), asyncio.sleep(0)),

@@ -33,7 +33,7 @@ async def in_a_task(coroutine: Coroutine[Any, Any, Any], timeout: float) -> Any:
     waiter = loop.create_future()
     late = loop.call_later(timeout, waiter.cancel)
     task = asyncio.ensure_future(coroutine)
-    task.add_done_callback(partial(awaited_coroutines._RELEASE_WAITER, waiter))  # type: ignore[arg-type]
+    task.add_done_callback(partial(awaited_coroutines._RELEASE_WAITER, waiter))  # type: ignore[misc,arg-type]
     await waiter
     late.cancel()
     return task.result()

@@ -77,7 +77,7 @@ class Scope:
         self.is_of_a_task = prefix is None
         """Whether a task that ``asyncio`` started runs here."""
         around = None if parent is None else parent.body
-        self.body = prefix if around is None and is_body else around
+        self.body: str | None = prefix if around is None and is_body else around
         """The scope of the outermost body that runs here, or that started the task that does; None in other code."""
         self.runs_again = runs_again
         """Whether the body of a call in doubt runs here that has to make its recorded calls again."""
