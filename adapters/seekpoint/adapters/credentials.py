@@ -8,18 +8,22 @@ from typing import Any
 __all__ = ["is_credential", "without_credentials"]
 
 _ENDS = (
-    "accesskey", "accesskeyid", "apikey", "apikeystring", "authorization", "credential", "credentials", "headers",
-    "password", "privatekey", "secret", "subscriptionkey", "token", "tokenprovider",
+    "accesskey", "accesskeyid", "apikey", "apikeystring", "authorization", "cookie", "cookies", "credential",
+    "credentials", "headers", "password", "privatekey", "secret", "secretkey", "subscriptionkey", "token",
+    "tokenprovider",
 )  # fmt: skip
+_WHOLE = frozenset({"auth", "basicauth", "tokens", "accesstokens", "authtokens", "refreshtokens"})
+"""Names that are no credential as the end of another one: ``max_tokens`` is a number."""
 
 
 def is_credential(name: str) -> bool:
     """Return whether an option of this name holds a credential. HTTP headers count as such, whatever they are called.
 
-    >>> [is_credential(name) for name in ("azure_ad_token", "Subscription-Key", "max_tokens", "prompt_cache_key")]
-    [True, True, False, False]
+    >>> [is_credential(name) for name in ("secret_key", "Set-Cookie", "auth", "max_tokens", "prompt_cache_key")]
+    [True, True, True, False, False]
     """
-    return name.lower().replace("_", "").replace("-", "").endswith(_ENDS)
+    plain = name.lower().replace("_", "").replace("-", "")
+    return plain.endswith(_ENDS) or plain in _WHOLE
 
 
 def without_credentials(options: Any) -> Any:

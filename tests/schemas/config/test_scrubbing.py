@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -135,3 +135,24 @@ def test_megabytes_are_scrubbed_quickly() -> None:
     for text in ("aHVz" * 500_000, "hus" * 500_000, "/" * 1_000_000, "%20" * 500_000, "YW5uOmh1c2g " * 200_000):
         scrub(text, secrets)
     assert time.perf_counter() - began < 10
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda secret: secret.encode().hex(),
+        lambda secret: secret.encode().hex().upper(),
+        lambda secret: encodebytes(b"user:" + secret.encode() * 5).decode(),
+        lambda secret: json.dumps({"body": json.dumps({"password": secret})}),
+        lambda secret: json.dumps({"body": encodebytes(b"user:" + secret.encode() * 5).decode()}),
+    ],
+    ids=["hex", "HEX", "base64 in lines", "JSON in JSON", "base64 in lines in JSON"],
+)
+def test_a_secret_in_hex_in_lines_or_in_json_of_json_is_masked(how: Callable[[str], str]) -> None:
+    """Bodies of errors quote requests so."""
+    secret = 'hush"e=42-and-more'
+    text = how(secret)
+    assert scrub(text, {secret}) != text
+    assert "aHVzaCJlPTQy" not in scrub(text, {secret}).replace("\n", "")
+    assert "hush" not in scrub(text, {secret})
+    assert scrub("two\nlines", {secret}) == "two\nlines"

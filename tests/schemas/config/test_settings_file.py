@@ -16,6 +16,8 @@ Write = Callable[[str], Path]
 
 OPTIONS = [
     ("folds", 'folds = ["evil"]'),
+    ("effects", 'effects = "recorded"'),
+    ("tracing", 'tracing = "content"'),
     ("redis_url_file", 'redis_url_file = "/etc/passwd"'),
     ("redis_url", 'redis_url = "rediss://cache:6379/0?ssl_cert_reqs=none"'),
     ("redis_url", 'redis_url = "rediss://cache:6379/0?ssl_ca_certs=mine.pem"'),
@@ -58,6 +60,20 @@ def test_a_file_that_nobody_named_neither_loads_code_nor_weakens_tls(toml: Write
     assert str(path) in caught.value.message
     for way in ("--config", "SEEKPOINT_CONFIG=", "Settings.load("):
         assert way in caught.value.hint
+
+
+@pytest.mark.parametrize("option", ["journal", "journal_url"])
+@pytest.mark.parametrize("outside", [{"SEEKPOINT_BOOTSTRAP_SERVERS": "prod:9092"}, {"SEEKPOINT_JOURNAL": "fleet"}])
+def test_a_file_that_nobody_named_does_not_choose_another_journal(
+    toml: Write, option: str, outside: dict[str, str]
+) -> None:
+    """Where the environment names servers or a journal, a found file leads nobody to another one."""
+    toml(f"{option} = 'sqlite:///x.db'" if option == "journal_url" else "journal = 'other'")
+    if option == "journal" and "SEEKPOINT_JOURNAL" in outside:
+        assert load(outside).journal == "fleet"
+        return
+    with pytest.raises(InvalidSetting, match="another journal"):
+        load(outside)
 
 
 @pytest.mark.parametrize("text", ['folds = ["evil"]', '[kafka]\nplugin.library.paths = "./evil.so"'])

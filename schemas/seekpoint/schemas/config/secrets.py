@@ -60,6 +60,8 @@ _NARROW = r"(?<=://)[^/?#@]*:([^/?#]*)@"
 _QUERY = r"([?&])([^=&#]+)=([^&#]*)"
 
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_LINE_END = re.compile(r"(?:\r?\n|\\r\\n|\\n)")
+"""The end of a line, or as JSON writes it."""
 _URL_SAFE = str.maketrans("+/", "-_")
 _PLAIN = str.maketrans("-_", "+/")
 
@@ -101,7 +103,8 @@ def url_secrets(url: str) -> Iterator[str]:
 def scrub(text: str, secrets: Iterable[str]) -> str:
     """Return ``text`` with each of ``secrets`` masked, in every encoding that messages are known to use.
 
-    The encodings: plain, escaped as by ``repr`` or JSON, percent-encoded, and inside base64 (a basic auth header).
+    The encodings: plain, escaped as by ``repr`` or JSON (also twice), percent-encoded, hex, and inside base64 (a basic
+    auth header), also in lines.
     """
     return _scrubbed(text, frozenset(secrets))
 
@@ -122,6 +125,9 @@ def _scrubbed(text: str, secrets: frozenset[str]) -> str:
     for secret, fragments in _base64_fragments(secrets):
         for fragment in fragments:
             text = _without_base64(text, secret, fragment)
+            whole = _LINE_END.sub("", text)
+            if whole != text and (masked := _without_base64(whole, secret, fragment)) != whole:
+                text = masked  # base64 in lines: their ends are lost
     return text
 
 
@@ -155,7 +161,13 @@ def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
         found |= quoted | {re.sub("%..", lambda match: match[0].lower(), one) for one in quoted}
         # If a text has both kinds of quotes, repr escapes one of them.
         found |= {secret, repr(secret)[1:-1], repr(f"'{secret}\"")[3:-2], ascii(secret)[1:-1], repr(data)[2:-1]}
-        found |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+        found |= {
+            json.dumps(json.dumps(secret)[1:-1])[1:-1],
+            json.dumps(secret)[1:-1],
+            json.dumps(secret, ensure_ascii=False)[1:-1],
+        }
+        if len(data) > 3:  # the hex of a shorter one is in many numbers
+            found |= {data.hex(), data.hex().upper()}
     return tuple(sorted(found, key=len, reverse=True))
 
 

@@ -130,12 +130,19 @@ def check_unnamed(file: Path, options: Iterable[tuple[str, str, Any]]) -> None:
             raise _refused(file, shown, "only a file that you name may set it")
 
 
+_PLACES = ("journal", "journal_url", "bootstrap_servers")
+
+
 def check_redirection(file: Path, written: Mapping[str, Any], outside: Mapping[str, Any]) -> None:
     """Raise ``InvalidSetting`` if a file that the user did not name would send credentials of others to its server.
 
     ``written`` are the settings in the file, ``outside`` those of the environment and of keyword arguments. The file
     may not change the identity that belongs to outside credentials either.
     """
+    named = next((name for name in _PLACES if name in outside), None)
+    for name in ("journal", "journal_url") if named else ():
+        if name in written and name not in outside:
+            raise _refused(file, name, f"it would choose another journal than {named} does, which it does not set")
     for server, groups in _SERVERS.items():
         credential = next(_credentials(server, groups, outside), None)
         if credential is None:
@@ -152,7 +159,9 @@ def _is_allowed(group: str, name: str, value: Any) -> bool:
     if not group:
         if name == "redis_url" and isinstance(value, str):
             return set(_query_names(value)) <= _REDIS | {"db"}
-        return name not in ("folds", "redis_url_file", "blob_store")
+        if name == "tracing":
+            return str(value).strip() != "content"
+        return name not in ("folds", "redis_url_file", "blob_store", "effects")
     if group == "redis":
         return name in _REDIS
     if group == "topic":
