@@ -113,7 +113,7 @@ class TopicAdmin:
         """Return the number of live brokers. Raises ``JournalUnavailable`` if they advertise closed addresses only."""
         with _translated(self._settings, "asking for the brokers"):
             brokers = self._client.list_topics(timeout=self._timeout_s).brokers.values()
-        refusals = [refusal for one in brokers if (refusal := _refusal(one.host, one.port)) is not None]
+        refusals = [refusal for one in brokers if (refusal := _refusal(one.host or "", one.port)) is not None]
         if refusals and len(refusals) == len(brokers):
             raise _AdvertisedError(
                 f"Kafka at {self._settings.scrub(self._settings.bootstrap_servers)} answers, and names brokers that do"

@@ -74,7 +74,7 @@ class Projector:
                 await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(goal.reached)), timeout_s)
             except TimeoutError as exc:
                 behind, why = sorted(goal.behind), self._save_failure
-                reason, hint = (None, None) if why is None else (why.message, why.hint)
+                reason, hint = (None, JournalUnavailable.hint) if why is None else (why.message, why.hint)
                 raise JournalUnavailable(
                     "not caught up in time", timeout_s=timeout_s, partitions=behind, reason=reason, hint=hint
                 ) from exc
