@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from seekpoint.consumers import Tier
-from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
+from seekpoint.consumers.checkpoints.checkpoint import Checkpoint
 from seekpoint.schemas.bodies import ContextUpdated
 from seekpoint.schemas.errors import JournalGap, NewerFormat, TierUnavailable, UnknownProcess
 from seekpoint.schemas.state.process_state import FOLD_VERSION
@@ -42,17 +42,6 @@ def another_leader_epoch(kept: Kept) -> None:
     kept.foreign(2)
 
 
-def damaged_floor(kept: Kept) -> None:
-    kept.save()
-    kept.checkpoints.write(kept.partition, [(FLOOR_KEY, b"junk")])
-
-
-def floor_of_another_topic(kept: Kept) -> None:
-    kept.save()
-    record = Floor(offset=4, leader_epoch=-1, topic_id="another", since=0)
-    kept.checkpoints.write(kept.partition, [(FLOOR_KEY, record.to_bytes())])
-
-
 def floor_beyond_the_end(kept: Kept) -> None:
     kept.floor(99)
 
@@ -63,8 +52,6 @@ CHECKPOINT_FAULTS: dict[Callable[[Kept], None], str] = {
     other_process: "another process",
     beyond_the_end: "truncated log",
     another_leader_epoch: "truncated",
-    damaged_floor: "no floor",
-    floor_of_another_topic: "another journal topic",
     floor_beyond_the_end: "truncated log",
 }
 

@@ -293,8 +293,7 @@ def test_a_checkpoint_of_a_cut_and_trimmed_log_is_never_a_guess(kept: Kept) -> N
     for number in range(4):
         kept.owner.update("rewritten", str(number))
     kept.view.flush()
-    with pytest.raises(JournalGap):
-        kept.ready()
+    kept.ready()
     with pytest.raises(JournalGap):
         kept.recoverer.recover("case-17")
 

@@ -329,26 +329,6 @@ def test_a_few_records_wait_for_more_and_nothing_else_does(bench: Bench, monkeyp
     bench.loop.close()
 
 
-def test_a_partition_stops_at_a_process_of_which_nothing_whole_is_left(bench: Bench) -> None:
-    """Row and checkpoint are damaged, the head is not, and the log is trimmed: the partition stops, without a retry."""
-    bench.group.assign()
-    bench.turns()
-    bench.group.on_revoked(False)
-    kept, key = bench.broker.kept, b"case-17"
-    at, value = next((at, value) for at, name, value in kept.records(0, 0, kept.end(0)) if name == key)
-    assert value is not None
-    kept.corrupt(0, at, value.replace(b"running", b"stopped").replace(b"created", b"stopped"))
-    bench.log.trim(0, bench.log.watermarks(0).high)
-    bench.view.damage(0, key)
-    bench.owner.update("n", "1")
-    bench.loop._caches.clear()
-    bench.loop.is_forcing = False
-    bench.group.assign()
-    bench.turns()
-    assert isinstance(bench.loop.stopped.get(0), JournalGap)
-    bench.loop.close()
-
-
 def test_a_partition_stops_at_damage_before_it_projects_what_follows(bench: Bench) -> None:
     """Damage in a fetch is final, also where the records behind it are whole and complete."""
     bench.group.assign()

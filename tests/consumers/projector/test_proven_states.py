@@ -14,7 +14,6 @@ from seekpoint.consumers.checkpoints.cadence import Cadence
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint
 from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.state.process_state import State
 
@@ -217,16 +216,22 @@ def test_a_state_that_nothing_proves_is_not_saved_by_the_next_assignment_either(
     assert KEY not in {key for _, key, _ in kept.kept.records(0, position + 1, kept.kept.end(0))}
 
 
-def test_a_process_of_which_nothing_whole_is_left_stops_its_partition(kept: Bench) -> None:
-    """Checkpoint and row are damaged and the log is trimmed, so an operator is required."""
+def test_a_process_of_which_nothing_whole_is_left_is_passed_over(kept: Bench) -> None:
+    """Checkpoint and row are damaged and the log is trimmed: the others go on, and its row stays damaged."""
     assert kept.floor is not None
     kept.log.trim(0, kept.floor)
     position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
     kept.kept.corrupt(0, position, b"junk")
     kept.view.damage(0, KEY)
     kept.owner.update("m", "1")
-    with pytest.raises(JournalGap, match="checkpoint and view are damaged"):
-        kept.project(kept.projection())
+    other = Owner(kept.log.append, 1, "other")
+    other.claim()
+    projection = kept.projection()
+    assert kept.project(projection)
+    kept.save(projection)
+    assert KEY in kept.view.load(0, (kept.view.meta(0) or pytest.fail("no view")).token, [KEY]).damaged  # type: ignore[union-attr]
+    assert kept.view.look_up(0, b"other").state is not None
+    assert kept.floor == kept.log.watermarks(0).high
 
 
 def _count(value: int, kind: str, payload: Any) -> int:

@@ -10,6 +10,7 @@ reader finds, the checkpoint is not used.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Protocol
@@ -17,7 +18,8 @@ from typing import Any, Protocol
 import msgspec
 import orjson
 
-from seekpoint.schemas.errors import JournalMismatch, NewerFormat
+from seekpoint.schemas.bodies.entry import is_process_key
+from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Landmark
 from seekpoint.schemas.state.process_state import FOLD_VERSION, State
@@ -32,12 +34,14 @@ __all__ = [
     "digest_of",
     "read_heads",
     "seek_point",
+    "written",
 ]
 
 FLOOR_KEY = b"\x00floor"
 """The key of the floor. It starts with a NUL byte, so no process id is equal to it."""
 
 _FORMAT = 1
+_logger = logging.getLogger("seekpoint.consumers")
 
 
 class Checkpoint(FrozenStruct, frozen=True, kw_only=True):
@@ -173,7 +177,7 @@ class Floor(FrozenStruct, frozen=True, kw_only=True):
                 topic_id=str(raw["topic_id"]),
                 since=int(raw["since"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise JournalMismatch("the bytes are no floor", cause=repr(exc)) from exc
 
 
@@ -213,16 +217,39 @@ class PartitionHeads(msgspec.Struct):
 
     heads: dict[bytes, CheckpointHead]
     floor: Floor | None
+    """The newest floor that can be read. An older one is right too: it only makes readers start earlier."""
     position: int
+    damaged: dict[bytes, SeekpointError] = {}
+    """By process: why its newest checkpoint cannot be read. An older one lacks entries (P7), so it has none."""
 
-    def apply(self, position: int, key: bytes, value: bytes | None) -> None:
-        """Apply one record. It replaces an earlier one of the same key."""
-        if value is None:
-            self.heads.pop(key, None)
-        elif key == FLOOR_KEY:
-            self.floor = Floor.from_bytes(value)
-        else:
-            self.heads[key] = CheckpointHead.from_bytes(value, position)
+    def apply(self, position: int, key: bytes, value: bytes | None, topic_id: str | None = None) -> None:
+        """Apply one record, which replaces an earlier one of its key. One that is damaged harms only its key.
+
+        With ``topic_id`` a floor of another journal topic is not used.
+        """
+        try:
+            if key == FLOOR_KEY:
+                floor = Floor.from_bytes(written(value))
+                if topic_id not in (None, floor.topic_id):
+                    raise JournalMismatch("a floor of another journal topic", found=floor.topic_id)
+                self.floor = floor
+            elif is_process_key(key):  # under no other key there is a process, and so nothing that could be lost
+                self.heads[key] = CheckpointHead.from_bytes(written(value), position)
+                self.damaged.pop(key, None)
+        except (JournalMismatch, NewerFormat) as exc:
+            exc.position = position if exc.position is None else exc.position
+            if key == FLOOR_KEY:
+                _logger.error("a floor is not used, the one before it is: %s", exc)
+            else:
+                self.heads.pop(key, None)
+                self.damaged[key] = exc
+
+
+def written(value: bytes | None) -> bytes:
+    """Return ``value``. Raises ``JournalMismatch`` for a null: Seekpoint writes none, so it is no proof of absence."""
+    if value is None:
+        raise JournalMismatch("the record is a null, which another program wrote")
+    return value
 
 
 class CheckpointReader(Protocol):
@@ -283,6 +310,8 @@ def _parts_of(data: bytes) -> tuple[_Line, bytes]:
         found = line.format
     if found > _FORMAT:
         raise NewerFormat("a checkpoint of a newer format", found=found, known=_FORMAT)
+    if line.fold_version > FOLD_VERSION:
+        raise NewerFormat("a checkpoint of a newer fold", found=line.fold_version, known=FOLD_VERSION)
     return line, state
 
 

@@ -18,7 +18,7 @@ from seekpoint.consumers.checkpoints.checkpoint import (
     Floor,
     PartitionHeads,
 )
-from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
+from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["CheckpointIndex", "Located", "Unfinished"]
@@ -32,7 +32,7 @@ class Located(FrozenStruct, frozen=True):
     head: CheckpointHead | None
     floor: Floor | None
     damage: SeekpointError | None
-    """Why the newest checkpoint, or the newest floor, cannot be read. An older one must not replace it."""
+    """Why the newest checkpoint cannot be read. An older one must not replace it."""
     settled: bool
     """Whether everything that was written before the call is decided, and was read."""
     empty: bool
@@ -54,30 +54,28 @@ class _IndexedPartition:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.contents = PartitionHeads({}, None, 0)
-        self.damaged: dict[bytes, SeekpointError] = {}
-
-    def apply(self, position: int, key: bytes, value: bytes | None) -> None:
-        """Apply one record. If it is damaged, the older one of its key is not used: it may lack entries (P7)."""
-        try:
-            self.contents.apply(position, key, value)
-        except (JournalMismatch, NewerFormat) as exc:
-            exc.position = position if exc.position is None else exc.position
-            self.damaged[key] = exc
-        else:
-            self.damaged.pop(key, None)
 
     def locate(self, key: bytes, settled: bool) -> Located:
         """Return what is known of ``key``."""
         contents = self.contents
-        damage = self.damaged.get(key) or self.damaged.get(FLOOR_KEY)
+        damage = contents.damaged.get(key)
         return Located(contents.heads.get(key), contents.floor, damage, settled, contents.position == 0)
 
 
 class CheckpointIndex:
     """Finds newest checkpoints. Thread safe; blocks, for an open transaction ``wait_s`` at most."""
 
-    def __init__(self, reader: CheckpointReader, *, wait_s: float = 5.0, heads_max: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        reader: CheckpointReader,
+        *,
+        wait_s: float = 5.0,
+        heads_max: int = 1_000_000,
+        topic_id: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """``topic_id`` returns the id of the journal's topic, whose floors count; None: every floor counts."""
         self._reader = reader
+        self._topic_id = topic_id
         self._wait_s = wait_s
         self._heads_max = heads_max
         self._partitions: OrderedDict[int, _IndexedPartition] = OrderedDict()
@@ -94,8 +92,7 @@ class CheckpointIndex:
         with indexed.lock:
             self._read_on(partition, indexed)
             if keys is None:
-                heads = indexed.contents.heads
-                keys = [*heads, *(key for key in indexed.damaged if key not in heads)]
+                keys = [*indexed.contents.heads, *indexed.contents.damaged]
             found = {key: indexed.locate(key, settled) for key in keys}
         self._evict()
         return found
@@ -111,28 +108,24 @@ class CheckpointIndex:
                 return found, value
 
     def unfinished(self, partition: int) -> Unfinished:
-        """Return the unfinished processes that have a checkpoint. Raises the error of a floor that is damaged."""
+        """Return the unfinished processes that have a checkpoint, those whose checkpoint cannot be read among them."""
         indexed = self._use(partition)
         with indexed.lock:
             self._read_on(partition, indexed)
-            contents, damaged = indexed.contents, indexed.damaged
-            if FLOOR_KEY in damaged:
-                raise damaged[FLOOR_KEY]
-            keys = frozenset(key for key, head in contents.heads.items() if not head.is_finished).union(damaged)
+            contents = indexed.contents
+            keys = frozenset(key for key, head in contents.heads.items() if not head.is_finished)
+            keys = keys.union(contents.damaged)
         self._evict()
 
         def is_finished(key: bytes) -> bool:
             head = contents.heads.get(key)
-            return head is not None and head.is_finished and key not in damaged
+            return head is not None and head.is_finished
 
         return Unfinished(contents.floor, keys, is_finished)
 
     def floor(self, partition: int) -> Floor | None:
-        """Return the newest floor. Raises its error if it is damaged."""
-        found = self.find(partition, b"\x00")
-        if found.damage is not None:
-            raise found.damage
-        return found.floor
+        """Return the newest floor that can be read."""
+        return self.find(partition, FLOOR_KEY).floor
 
     def position(self, partition: int) -> int:
         """Return the position below which the partition was read."""
@@ -143,14 +136,15 @@ class CheckpointIndex:
         indexed = self._partitions.get(partition)
         if indexed is None or indexed.contents.position < position:
             return True
-        return key in indexed.contents.heads or key in indexed.damaged
+        return key in indexed.contents.heads or key in indexed.contents.damaged
 
     def _read_on(self, partition: int, indexed: _IndexedPartition) -> None:
         stop = self._reader.stable_end(partition)
         if stop < indexed.contents.position:  # the topic was emptied or re-created
-            indexed.contents, indexed.damaged = PartitionHeads({}, None, 0), {}
+            indexed.contents = PartitionHeads({}, None, 0)
+        topic_id = self._topic_id()
         for position, key, value in self._reader.records(partition, indexed.contents.position, stop):
-            indexed.apply(position, key, value)
+            indexed.contents.apply(position, key, value, topic_id)
             indexed.contents.position = position + 1
         indexed.contents.position = max(indexed.contents.position, stop)
 

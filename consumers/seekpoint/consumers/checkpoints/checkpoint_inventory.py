@@ -6,9 +6,17 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, CheckpointHead, CheckpointReader, Floor
-from seekpoint.schemas.errors import JournalMismatch, NewerFormat
-from seekpoint.schemas.state.process_state import FOLD_VERSION, State
+from seekpoint.consumers.checkpoints.checkpoint import (
+    FLOOR_KEY,
+    Checkpoint,
+    CheckpointHead,
+    CheckpointReader,
+    Floor,
+    written,
+)
+from seekpoint.schemas.bodies.entry import is_process_key
+from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["CheckpointInventory", "read_inventory", "stored_states"]
 
@@ -27,8 +35,10 @@ class CheckpointInventory:
     """The position below which the partition was read."""
     heads: dict[bytes, CheckpointHead] = field(default_factory=dict)
     damaged: set[bytes] = field(default_factory=set)
-    """Keys whose newest checkpoint cannot be used and has to be written again."""
+    """Processes whose newest checkpoint cannot be used and has to be written again."""
     published: Floor | None = None
+    has_newer: bool = False
+    """Whether one of them names a newer format or fold. Only a journal whose manifest was raised has such records."""
 
     @property
     def floor(self) -> int:
@@ -42,37 +52,32 @@ class CheckpointInventory:
 
     def apply(self, position: int, key: bytes, value: bytes | None) -> None:
         """Apply one record. It replaces an earlier one of the same key."""
-        if key == FLOOR_KEY:
-            self._apply_floor(value)
-            return
-        self.heads.pop(key, None)
-        self.damaged.discard(key)
-        if value is None:
-            return
         try:
-            checkpoint = Checkpoint.from_bytes(value)
-        except JournalMismatch as exc:
-            self.mark_damaged(key, exc)
-            return
-        if checkpoint.fold_version > FOLD_VERSION:
-            raise NewerFormat(
-                "a checkpoint of a newer fold",
-                found=checkpoint.fold_version,
-                known=FOLD_VERSION,
-                process_id=checkpoint.process_id,
-                partition=self.partition,
-            )
-        if checkpoint.topic_id == self.topic_id:
-            self.heads[key] = checkpoint.head_at(position)
+            if key == FLOOR_KEY:
+                self._apply_floor(written(value))
+            elif is_process_key(key):
+                self.heads[key] = self._head(position, written(value))
+                self.damaged.discard(key)
+        except (JournalMismatch, NewerFormat) as exc:
+            self.has_newer = self.has_newer or isinstance(exc, NewerFormat)
+            if key == FLOOR_KEY:  # the one before it is right too: it only makes readers start earlier
+                _logger.error("partition %d: a floor is not used: %s", self.partition, exc)
+            else:
+                self.mark_damaged(key, exc)
 
-    def _apply_floor(self, value: bytes | None) -> None:
-        floor = None if value is None else Floor.from_bytes(value)
-        if floor is not None and floor.topic_id != self.topic_id:
-            _logger.warning("partition %d: a floor of another journal topic is not used", self.partition)
-            floor = None
+    def _head(self, position: int, value: bytes) -> CheckpointHead:
+        checkpoint = Checkpoint.from_bytes(value)
+        if checkpoint.topic_id != self.topic_id:
+            raise JournalMismatch("the checkpoint is of another journal topic", found=checkpoint.topic_id)
+        return checkpoint.head_at(position)
+
+    def _apply_floor(self, value: bytes) -> None:
+        floor = Floor.from_bytes(value)
+        if floor.topic_id != self.topic_id:
+            raise JournalMismatch("a floor of another journal topic", found=floor.topic_id)
         self.published = floor
 
-    def mark_damaged(self, key: bytes, why: JournalMismatch) -> None:
+    def mark_damaged(self, key: bytes, why: SeekpointError) -> None:
         """Note that the newest checkpoint of ``key`` cannot be used."""
         _logger.error("partition %d: a checkpoint of %r is not used: %s", self.partition, key, why)
         self.heads.pop(key, None)

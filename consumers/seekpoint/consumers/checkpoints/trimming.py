@@ -137,7 +137,8 @@ class Trim:
 
     def _newer(self, partition: int, found: PartitionHeads, key: bytes) -> bytes:
         again = read_heads(self._checkpoints, partition, found)
-        value = self._checkpoints.at(partition, again.heads[key].position, key)
+        head = again.heads.get(key)
+        value = None if head is None else self._checkpoints.at(partition, head.position, key)
         if value is None:
             raise JournalMismatch(
                 "a checkpoint that the floor relies on is gone", partition=partition, process_id=key.decode()

@@ -7,6 +7,7 @@ from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInven
 from seekpoint.consumers.log_reading.leader_epochs import is_intact, lost_landmarks
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated
+from seekpoint.schemas.log.manifest import newest_schemas
 
 __all__ = ["InventoryLoader"]
 
@@ -55,6 +56,8 @@ class InventoryLoader:
             return None
         self._read_to = stable
         inventory = read_inventory(source.checkpoints, self._partition, source.topic_id, stable, self._hint)
+        if inventory.has_newer:
+            newest_schemas(source.log.table("schemas").items())  # raises NewerFormat if the manifest was raised
         self._refuse_lost_log(inventory.floor, inventory.published)
         self._mark_lost_heads(inventory)
         return inventory

@@ -179,10 +179,11 @@ class PartitionProjection:
 
     def _bases(self, keys: set[bytes]) -> dict[bytes, State | None] | None:
         """Return the states to fold on (P2). None: the view is at another offset."""
+        assert self._states is not None
         bases: dict[bytes, State | None] = {}
         self._renewed = frozenset()
         missing = []
-        for key in keys:
+        for key in keys - self._states.lost:
             known = self.cache.get(key)
             bases[key] = known
             if known is None:
@@ -218,7 +219,10 @@ class PartitionProjection:
         return states
 
     def _fold(self, records: Sequence[Record], bases: Mapping[bytes, State | None]) -> tuple[list[_Folded], Poison]:
-        source = self._source
+        assert self._states is not None
+        source, lost = self._source, self._states.lost
+        if lost:
+            records = [record for record in records if record.key not in lost]
         touched, poison = fold_batch(records, bases, source.log, source.cadence.after_invocation)
         for key in self._renewed & touched.keys():
             touched[key].whole = True  # its base has results that the view lacks

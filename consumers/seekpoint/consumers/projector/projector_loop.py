@@ -13,7 +13,6 @@ from seekpoint.consumers.log_reading.group_port import Fetched, JoinGroup
 from seekpoint.consumers.projector.assignment import Assignment
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.consumers.projector.projection_source import ProjectionSource
-from seekpoint.consumers.projector.proven_states import NothingProven
 from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.consumers.recovery_service.requested_checkpoints import CheckpointRequests
 from seekpoint.schemas.errors import JournalGap, Retryable, SeekpointError
@@ -222,8 +221,6 @@ class ProjectorLoop:
             return
         try:
             self._project_records(projection, fetched)
-        except NothingProven:
-            raise
         except JournalGap:  # trimmed during the read: the newest floor shows whether entries are missing
             projection.reload(checkpoints=True)
 

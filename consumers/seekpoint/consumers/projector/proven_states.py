@@ -12,16 +12,11 @@ from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.consumers.projector.view_evidence import ViewEvidence
 from seekpoint.consumers.view.view_store import Change, Loaded
-from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["NothingProven", "ProvenStates"]
+__all__ = ["ProvenStates"]
 
 _logger = logging.getLogger("seekpoint.consumers")
-
-
-class NothingProven(JournalGap):
-    """Checkpoint and view of a process are damaged, and the log is trimmed. No newer floor helps, so do not retry."""
 
 
 class ProvenStates:
@@ -30,6 +25,8 @@ class ProvenStates:
     def __init__(self, source: ProjectionSource, partition: int, cache: StateCache, saved: CheckpointInventory) -> None:
         self.unproven: set[bytes] = set()
         """Processes whose only state is in the view: their checkpoint is damaged and the log was trimmed."""
+        self.lost: set[bytes] = set()
+        """Processes of which not even the view has a state. Their entries are passed over."""
         self._source = source
         self._partition = partition
         self._cache = cache
@@ -57,6 +54,8 @@ class ProvenStates:
         for key in keys:
             state = loaded.states.get(key)
             expected = self._cache.digests.get(key) or self._evidence.digest(key)
+            if state is None and self._evidence.is_damaged(key):
+                continue  # the view has no state of it because its checkpoint cannot be read
             if key not in loaded.damaged and expected == (None if state is None else digest_of(state)):
                 proven[key] = state
         wrong = [key for key in keys if key not in proven]
@@ -90,18 +89,24 @@ class ProvenStates:
         recomputed = dict(self._evidence.states(keys, position, self._cache.digests))
         for key in keys:
             found = loaded.states.get(key)
-            if key not in recomputed:
+            if key not in recomputed and found is None:
+                self._note_lost(key)
+            elif key not in recomputed:
                 recomputed[key] = self._unproven(key, found)
             elif key in loaded.damaged or _differ(found, recomputed[key], position):
                 self._report_damage(key, loaded.damaged.get(key, "it differs from checkpoint and log"))
         return recomputed
 
-    def _unproven(self, key: bytes, found: State | None) -> State:
+    def _note_lost(self, key: bytes) -> None:
+        self.lost.add(key)
+        text = (
+            "partition %d: checkpoint and view of %r are damaged and the log was trimmed: its entries are passed over"
+        )
+        _logger.error(text, self._partition, key.decode(errors="replace"))
+
+    def _unproven(self, key: bytes, found: State) -> State:
         """Return the view's state, the only one that is left of the process. It is never saved."""
         partition, process_id = self._partition, key.decode(errors="replace")
-        if found is None:
-            text = "checkpoint and view are damaged, and the beginning of the log is gone"
-            raise NothingProven(text, partition=partition, process_id=process_id)
         if key not in self.unproven:
             self.unproven.add(key)
             text = "partition %d: the checkpoint of %r is damaged and the log was trimmed: only the view has a state"

@@ -48,6 +48,10 @@ class ViewEvidence:
         head = self._index().heads.get(key)
         return None if head is None else head.digest
 
+    def is_damaged(self, key: bytes) -> bool:
+        """Return whether the process's newest checkpoint cannot be used."""
+        return key in self._index().damaged
+
     def saved_offset(self, key: bytes) -> int:
         """Return the journal offset of the process's newest checkpoint; -1 if it has no usable one."""
         return self._index().offset(key)

@@ -9,7 +9,6 @@ from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInven
 from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.view.view_store import Pointer
-from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["rebuild"]
@@ -23,7 +22,8 @@ _PUT_STATES, _PUT_BYTES = 200, 2_000_000
 def rebuild(source: ProjectionSource, partition: int, saved: CheckpointInventory) -> None:
     """Make a view of the saved states, as of just below the floor. Its meta shows whether it became ready.
 
-    ``saved`` has to contain the whole partition. Raises ``JournalGap`` if a checkpoint is damaged and the log trimmed.
+    ``saved`` has to contain the whole partition. A process whose checkpoint is damaged is left out if the log was
+    trimmed: no reader takes that for proof that it does not exist.
     """
     view = source.view
     level = logging.WARNING if saved.heads else logging.INFO  # a journal's first view is no rebuild
@@ -54,17 +54,15 @@ def _chunks(source: ProjectionSource, saved: CheckpointInventory) -> Iterator[di
 
 
 def _refolded(source: ProjectionSource, saved: CheckpointInventory) -> dict[bytes, Draft]:
-    """Fold the processes with a damaged checkpoint from the log, which must be complete."""
+    """Fold the processes with a damaged checkpoint from the log, if it is complete."""
     if not saved.damaged or not saved.floor:
         return {}
-    marks = source.log.watermarks(saved.partition)
-    if marks.low > 0:
-        raise JournalGap(
-            "checkpoints are damaged, and the beginning of the log is gone",
-            partition=saved.partition,
-            processes=sorted(key.decode(errors="replace") for key in saved.damaged)[:10],
-            **marks._asdict(),
-        )
+    if source.log.watermarks(saved.partition).low > 0:
+        _logger.error(
+            "partition %d: the view lacks processes whose checkpoint is damaged, as the log was trimmed: %s",
+            saved.partition, sorted(saved.damaged)[:10],
+        )  # fmt: skip
+        return {}
     drafts = {key: Draft() for key in saved.damaged}
     scan(source.log, saved.partition, drafts, 0, saved.floor)
     return {key: draft for key, draft in drafts.items() if draft.offset >= 0}

@@ -51,12 +51,16 @@ _LOAD_DELAY_S = 1.0
 
 
 class Unusable(Exception):
-    """Why a base cannot be used. ``is_expected``: nothing is wrong, it does not exist yet or is not for this point."""
+    """Why a base cannot be used. ``is_expected``: nothing is wrong, it does not exist yet or is not for this point.
 
-    def __init__(self, reason: str, *, is_expected: bool = False) -> None:
+    ``is_damage``: the record of this process is wrong, and those of others need not be.
+    """
+
+    def __init__(self, reason: str, *, is_expected: bool = False, is_damage: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.is_expected = is_expected
+        self.is_damage = is_damage
 
 
 class Base(FrozenStruct, frozen=True):
@@ -117,7 +121,7 @@ class BaseFinder:
         """Opens the view, where it is not given: a recovery that does not use the view starts faster."""
         self._opening = threading.Lock()
         self.checkpoints = checkpoints
-        self.index = None if checkpoints is None else CheckpointIndex(checkpoints)
+        self.index = None if checkpoints is None else CheckpointIndex(checkpoints, topic_id=lambda: log.topic_id)
         self._view_paused_until = 0.0
         self._view_error = ""
         self.is_starting = False
@@ -155,9 +159,21 @@ class BaseFinder:
             raise Unusable(problem or "there is none", is_expected=meta is None)
         if found.damage is not None:
             raise Unusable(found.damage)
+        if found.state is None and marks.low > 0 and self.has_checkpoint(search.partition, search.key):
+            raise Unusable("it lacks a process that has a checkpoint, or had one")
         state = found.state or new_state()
         search.refuse_newer(state)
         return Base(Tier.VIEW, state, meta.applied + 1, (Landmark(meta.applied, meta.leader_epoch),))
+
+    def has_checkpoint(self, partition: int, key: bytes) -> bool:
+        """Return whether the process has a checkpoint, or a record that cannot be read in the place of one.
+
+        Of a trimmed log a view cannot prove that a process does not exist: it was made of the checkpoints.
+        """
+        if self.index is None:
+            return False
+        found = self.index.find(partition, key)
+        return found.head is not None or found.damage is not None
 
     def query_view(self, search: Search, *, force: bool = False) -> None:
         """Query the view, if there is one, and keep its answer in ``search``. An error becomes a note.
@@ -266,7 +282,7 @@ class BaseFinder:
             return None
         try:
             found = self.index.find(partition, FLOOR_KEY, settle=True)
-            _refuse_damage(found, self._log.topic_id)
+            _refuse_damage(found)
             return self._floor_base(marks, found)
         except (Unusable, LogDamaged):
             return None
@@ -276,7 +292,7 @@ class BaseFinder:
         if not found.settled and self._needs_settled(marks, found):
             assert self.index is not None
             found, value = self.index.find(search.partition, search.key, settle=True), None
-        _refuse_damage(found, self._log.topic_id)
+        _refuse_damage(found)
         if found.head is None:
             return self._floor_base(marks, found)
         return self._head_base(search, marks, found.head, found.floor, value)
@@ -349,14 +365,12 @@ def checkpoint_of(value: bytes, process_id: str, topic_id: str) -> tuple[Checkpo
         checkpoint = Checkpoint.from_bytes(value)
         return checkpoint, checkpoint.verified(process_id, topic_id)
     except JournalMismatch as exc:
-        raise Unusable(exc.message) from exc
+        raise Unusable(exc.message, is_damage=True) from exc
 
 
-def _refuse_damage(found: Located, topic_id: str) -> None:
+def _refuse_damage(found: Located) -> None:
     damage: SeekpointError | None = found.damage
     if isinstance(damage, NewerFormat):
         raise damage
     if damage is not None:
-        raise Unusable(damage.message)
-    if found.floor is not None and found.floor.topic_id != topic_id:
-        raise Unusable("the floor is of another journal topic")
+        raise Unusable(f"{damage.message} (position {damage.position})", is_damage=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from seekpoint.consumers.checkpoints.checkpoint_index import Located
@@ -10,7 +10,14 @@ from seekpoint.consumers.recovery.base_finder import Base, BaseFinder, Search, U
 from seekpoint.consumers.recovery.fold_renewal import fold_reason
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.view.view_store import ViewMeta
-from seekpoint.schemas.errors import JournalMismatch, LogDamaged, TierUnavailable, ViewRefused, ViewUnavailable
+from seekpoint.schemas.errors import (
+    JournalMismatch,
+    LogDamaged,
+    NewerFormat,
+    TierUnavailable,
+    ViewRefused,
+    ViewUnavailable,
+)
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
 from seekpoint.schemas.state.process_state import State, new_state
 
@@ -31,6 +38,10 @@ class BulkBases:
         self.keys = keys
         self.by_key: dict[bytes, Base] = {}
         self.notes: list[str] = []
+        self.unusable: dict[bytes, str] = {}
+        """By process: why nothing leads to its state. The others of the partition are recovered without it."""
+        self.newer: NewerFormat | None = None
+        """What a newer Seekpoint wrote of one of these."""
         self._log = log
         self._base_finder = base_finder
         self._meta: ViewMeta | None = None
@@ -119,12 +130,38 @@ class BulkBases:
         if problem is not None or self._loaded is None or self._meta is None:
             return problem or self._view_reason
         landmarks = (Landmark(self._applied, self._meta.leader_epoch),)
-        keys = self._loaded if self.keys is None else self.keys
+        loaded = self._loaded
+        missing = self._missing(loaded, marks) if marks.low > 0 else {}
+        keys = [key for key in (loaded if self.keys is None else self.keys) if key not in self.unusable]
         self.by_key = {
-            key: Base(Tier.VIEW, self._loaded.get(key) or new_state(), self._applied + 1, landmarks) for key in keys
-        }
+            key: Base(Tier.VIEW, loaded.get(key) or new_state(), self._applied + 1, landmarks) for key in keys
+        } | missing
         self._default_tier = Tier.VIEW
         return ""
+
+    def _missing(self, loaded: Mapping[bytes, State], marks: Watermarks) -> dict[bytes, Base]:
+        """Return the bases of the processes that have a checkpoint and that the view of a trimmed log lacks.
+
+        It lacks those whose checkpoint could not be read when it was made.
+        """
+        index, bases = self._base_finder.index, dict[bytes, Base]()
+        keys = None if self.keys is None else [key for key in self.keys if key not in loaded]
+        if index is None or keys == []:
+            return bases
+        for key, located in index.find_many(self.partition, keys).items():
+            if key in loaded or (located.head is None and located.damage is None):
+                continue
+            try:
+                bases[key] = self._base_finder.from_located(Search(key.decode(), key, self.partition), marks, located)
+            except (Unusable, NewerFormat) as exc:
+                self._note_unusable(key, exc)
+        return bases
+
+    def _note_unusable(self, key: bytes, why: Exception) -> None:
+        reason = why.reason if isinstance(why, Unusable) else str(why)
+        self.unusable[key] = reason
+        self.newer = why if isinstance(why, NewerFormat) else self.newer
+        self.notes.append(f"{key.decode()}: nothing is left that it could be recovered from: {reason}")
 
     def _scan_stale_folds(self, marks: Watermarks, tier: Tier | None) -> None:
         """Scan for the processes whose folds are out of date, if no tier is forced and the log is complete."""
@@ -145,10 +182,7 @@ class BulkBases:
         if index is None:
             return "no checkpoints are kept"
         keys = None if self.keys is None else list(self.keys)
-        try:
-            floor = index.floor(self.partition) if keys is None else None
-        except JournalMismatch as exc:
-            return exc.message
+        floor = index.floor(self.partition) if keys is None else None
         if keys is None and (floor is None or floor.offset < marks.low):
             return "there is no floor inside the log"
         found = index.find_many(self.partition, keys)
@@ -159,7 +193,12 @@ class BulkBases:
             try:
                 search = Search(key.decode(), key, self.partition)
                 self.by_key[key] = self._base_finder.from_located(search, marks, located, values.get(key))
+            except NewerFormat as exc:
+                self._note_unusable(key, exc)
             except Unusable as exc:
+                if exc.is_damage and marks.low > 0:
+                    self._note_unusable(key, exc)
+                    continue
                 if tier is not None:
                     return exc.reason
                 if not exc.is_expected:

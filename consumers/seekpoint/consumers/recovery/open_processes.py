@@ -15,7 +15,6 @@ from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.recovery_report import Recovered
 from seekpoint.consumers.recovery.view_summaries import NoViewError, keys_from, read_view
 from seekpoint.consumers.view.process_summary import Summary, is_open_process, summary_of
-from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.state.process_state import State
 
 __all__ = ["open_states", "recover_open"]
@@ -33,7 +32,7 @@ def recover_open(recoverer: Recoverer, partition: int) -> dict[str, Recovered]:
     if keys is not None and not keys:
         return {}
     process_ids = None if keys is None else sorted(key.decode() for key in keys)
-    found = recoverer.recover_partition(partition, process_ids)
+    found = recoverer.recover_partition(partition, process_ids, skip_unusable=True)
     return {process_id: one for process_id, one in found.items() if one.known and not one.state.finished}
 
 
@@ -51,7 +50,7 @@ def open_states(
     keys = _open_keys(recoverer, partition, wants, on_no_view)
     process_ids = None if keys is None else sorted(key.decode() for key in keys)
     for some in _chunks(process_ids):
-        found = recoverer.recover_partition(partition, some)
+        found = recoverer.recover_partition(partition, some, skip_unusable=True)
         for process_id in sorted(found):
             one, key = found.pop(process_id), process_id.encode()
             if one.known and is_open_process(key, one.state) and wants(summary_of(partition, key, one.state)):
@@ -101,10 +100,7 @@ def _from_checkpoints(recoverer: Recoverer, partition: int) -> Set[bytes] | None
     index = recoverer.base_finder.index
     if index is None:
         return None
-    try:
-        found = index.unfinished(partition)
-    except (JournalMismatch, NewerFormat):
-        return None
+    found = index.unfinished(partition)
     floor = found.floor
     if floor is None or floor.topic_id != recoverer.log.topic_id:
         return None

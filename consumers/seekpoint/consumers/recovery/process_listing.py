@@ -113,7 +113,7 @@ def _between(keys: Set[bytes], prefix: bytes, after: bytes) -> set[bytes]:
 
 def _recovered(recoverer: Recoverer, partition: int, keys: list[bytes]) -> dict[str, Summary]:
     """Return the summaries of these processes as of now, in their order."""
-    found = recoverer.recover_partition(partition, [key.decode() for key in keys]) if keys else {}
+    found = recoverer.recover_partition(partition, [key.decode() for key in keys], skip_unusable=True) if keys else {}
     return {
         key.decode(): summary_of(partition, key, one.state)
         for key in keys

@@ -156,18 +156,20 @@ class Recoverer:
         *,
         tier: Tier | None = None,
         must_be_current: bool = False,
+        skip_unusable: bool = False,
         on_batch: BatchListener | None = None,
     ) -> dict[str, Recovered]:
         """Return the states of these processes of one partition (None: of all with entries there), with one scan.
 
         The scan starts at the lowest of their seek points. Where all are asked for, ``on_batch`` receives each batch
-        that the scan reads.
+        that the scan reads. A process whose checkpoint is damaged, in a trimmed log, is left out with a warning where
+        all are asked for, or with ``skip_unusable``; else it is a ``JournalGap``, or a ``NewerFormat``.
         """
         keys = None if process_ids is None else [process_key(process_id) for process_id in process_ids]
         while True:
             low = self.log.watermarks(partition).low
             try:
-                return self._bulk_or_scan(partition, keys, tier, must_be_current, on_batch)
+                return self._bulk_or_scan(partition, keys, tier, must_be_current, skip_unusable, on_batch)
             except (JournalGap, TierUnavailable):
                 if not self.is_trimmed_since(partition, low):
                     raise
@@ -178,22 +180,28 @@ class Recoverer:
         keys: Sequence[bytes] | None,
         tier: Tier | None,
         must_be_current: bool,
+        skip_unusable: bool,
         on_batch: BatchListener | None,
     ) -> dict[str, Recovered]:
         from seekpoint.consumers.recovery.bulk_bases import BulkBases
 
         bulk = BulkBases(self.log, self.base_finder, partition, keys)
         try:
-            return self._bulk(bulk, tier, must_be_current, on_batch)
+            return self._bulk(bulk, tier, must_be_current, skip_unusable, on_batch)
         except (JournalGap, LogTruncated) as exc:
             if tier is not None or not bulk.by_key:
                 raise
             scan_only = BulkBases(self.log, self.base_finder, partition, keys)
             scan_only.notes.append(f"{next(iter(bulk.by_key.values())).tier}: {exc.message}")
-            return self._bulk(scan_only, Tier.SCAN, must_be_current, on_batch)
+            return self._bulk(scan_only, Tier.SCAN, must_be_current, skip_unusable, on_batch)
 
     def _bulk(
-        self, bulk: BulkBases, tier: Tier | None, must_be_current: bool, on_batch: BatchListener | None
+        self,
+        bulk: BulkBases,
+        tier: Tier | None,
+        must_be_current: bool,
+        skip_unusable: bool,
+        on_batch: BatchListener | None,
     ) -> dict[str, Recovered]:
         began, partition = time.perf_counter(), bulk.partition
         bulk.query_view(tier)
@@ -204,13 +212,15 @@ class Recoverer:
         start = bulk.choose(marks, tier)
         for note in bulk.notes:
             self._warn(partition, note)
+        if bulk.unusable and not (skip_unusable or bulk.keys is None):
+            raise bulk.newer or self._gap(marks, partition, min(bulk.unusable).decode(), bulk.notes)
         if start < marks.low:
             raise self._gap(marks, partition, None, bulk.notes)
         poison = PoisonCollector(self.add_dead_letter, bulk.notes)
         drafts = {key: base.state.thaw() for key, base in bulk.by_key.items()}
         if bulk.keys is None:
             stats = scan_all(self.log, partition, drafts, start, marks.high, poison.add, on_batch=on_batch)
-            drafts = {key: draft for key, draft in drafts.items() if is_known(draft)}
+            drafts = {key: draft for key, draft in drafts.items() if is_known(draft) and key not in bulk.unusable}
         else:
             stats = scan(self.log, partition, drafts, start, marks.high, poison.add)
         refuse_truncated(self.log, partition, bulk.landmarks, stats.first, marks)

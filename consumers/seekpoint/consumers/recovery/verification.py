@@ -16,7 +16,7 @@ from seekpoint.consumers.recovery.recovery_report import Recovered
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.schemas.bodies import BODIES
 from seekpoint.schemas.bodies.entry import Entry, process_key
-from seekpoint.schemas.errors import JournalGap, TierUnavailable, UndecodableRecord
+from seekpoint.schemas.errors import JournalGap, NewerFormat, TierUnavailable, UndecodableRecord
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Batch, LogReader, Record
@@ -119,7 +119,7 @@ def _stored_tiers(recoverer: Recoverer) -> list[Tier]:
 def _in_bulk(recoverer: Recoverer, partition: int, process_ids: list[str], tier: Tier) -> Mapping[str, Recovered]:
     """Recover the processes by ``tier``; empty if one of them cannot be, then each is recovered alone."""
     try:
-        return recoverer.recover_partition(partition, process_ids, tier=tier)
+        return recoverer.recover_partition(partition, process_ids, tier=tier, skip_unusable=True)
     except TierUnavailable:
         return {}
 
@@ -132,7 +132,7 @@ def _compare(
         point = Point(offset=stop - 1) if stop else NOW
         other = recoverer.recover(process_id, tier=tier, point=point, missing_ok=True)
         hashes[str(tier)] = other.state.hash
-    except TierUnavailable as exc:
+    except (TierUnavailable, NewerFormat) as exc:
         missing[str(tier)] = exc.message
 
 

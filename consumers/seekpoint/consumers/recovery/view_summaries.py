@@ -9,9 +9,8 @@ from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
 from seekpoint.consumers.recovery.base_finder import view_problem
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.view.process_summary import Summary, summary_of
-from seekpoint.schemas.bodies.entry import process_key
+from seekpoint.schemas.bodies.entry import is_process_key
 from seekpoint.schemas.errors import (
-    InvalidName,
     JournalGap,
     JournalMismatch,
     LogTruncated,
@@ -57,7 +56,8 @@ def summaries(recoverer: Recoverer, partition: int, on_no_view: Callable[[str], 
         states = recoverer.recover_partition(partition)
     else:
         yield from (one for key, one in found.items() if key not in later and not one.is_deleted)
-        states = recoverer.recover_partition(partition, sorted(key.decode() for key in later)) if later else {}
+        ids = sorted(key.decode() for key in later)
+        states = recoverer.recover_partition(partition, ids, skip_unusable=True) if ids else {}
     for process_id in [*states]:
         recovered = states.pop(process_id)
         if recovered.known:
@@ -129,17 +129,8 @@ def keys_from(
     try:
         for batch in recoverer.log.read(partition, start, marks.high):
             first = first or batch.first
-            keys.update(key for record in batch.records if (key := record.key) is not None and _is_valid(key))
+            keys.update(key for record in batch.records if (key := record.key) is not None and is_process_key(key))
         refuse_truncated(recoverer.log, partition, () if landmark is None else (landmark,), first, marks)
     except (JournalGap, LogTruncated):
         return None
     return {key for key in keys if not is_excluded(key)}
-
-
-def _is_valid(key: bytes) -> bool:
-    """Whether a process may have this key. Poison may have any key."""
-    try:
-        process_key(key.decode())
-    except (UnicodeDecodeError, InvalidName):
-        return False
-    return True

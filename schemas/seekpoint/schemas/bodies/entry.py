@@ -11,7 +11,7 @@ from typing import NamedTuple
 from seekpoint.schemas.bodies import Body
 from seekpoint.schemas.errors import InvalidName
 
-__all__ = ["Entry", "id_text", "new_id", "process_key"]
+__all__ = ["Entry", "id_text", "is_process_key", "new_id", "process_key"]
 
 PROCESS_ID_BYTES_MAX = 200
 
@@ -65,6 +65,15 @@ def id_text(value: bytes | None) -> str | None:
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def is_process_key(key: bytes) -> bool:
+    """Return whether a process may have this key. A record of another program may have any key."""
+    try:
+        process_key(key.decode())
+    except (UnicodeDecodeError, InvalidName):
+        return False
+    return True
 
 
 def process_key(process_id: str) -> bytes:
