@@ -151,3 +151,23 @@ async def test_another_effect_of_the_name_in_a_further_attempt_diverges(
 
     assert isinstance(await run(log, code), ReplayDivergence)
     assert bank.paid == ["a"]
+
+
+async def test_branches_do_not_wait_for_an_effect_in_doubt_that_nothing_makes(log: MemoryLog) -> None:
+    """It has no recorded answer that would be missed; the branches are at rest, so nothing can make it any more."""
+    bank, called = Bank(), asyncio.Event()
+
+    async def hang() -> None:
+        called.set()
+        await asyncio.sleep(3600)
+
+    async def old(process: Process) -> None:
+        await process.gather(process.effect("pay", hang, semantics=Effect.AT_MOST_ONCE))
+
+    async def new(process: Process) -> None:
+        await process.gather(asyncio.sleep(0), bank.pay(process, "b"))
+
+    await run(log, old, called)
+    async with asyncio.timeout(5):
+        assert isinstance(await run(log, new), ReplayDivergence)
+    assert bank.paid == []
