@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +31,7 @@ def texts_in(value: Any) -> str:
     return "".join(map(texts_in, value)) if isinstance(value, list) else str(value) if isinstance(value, str) else ""
 
 
-SHAPES = {
+SHAPES: dict[str, Callable[[str], Any]] = {
     "texts": lambda word: word,
     "openai": lambda word: {"choices": [{"index": 0, "delta": {"content": word}}]},
     "anthropic": lambda word: {"index": 1, "delta": {"text": word}},

@@ -22,7 +22,7 @@ class Piece(NamedTuple):
     """A text in a value, where it is, and how to replace it."""
 
     names: Names
-    index: tuple[int, ...]
+    indexes: tuple[int, ...]
     text: str
     put: Callable[[Any], None]
     is_coded: bool = False
@@ -38,12 +38,14 @@ def groups(pieces: list[Piece]) -> Iterator[list[int]]:
     """Yield the numbers of the pieces of each joined text."""
     by_path: dict[Any, list[int]] = {}
     for number, piece in enumerate(pieces):
-        by_path.setdefault((piece.names, piece.index), []).append(number)
+        by_path.setdefault((piece.names, piece.indexes), []).append(number)
     by_names: dict[Names, list[int]] = {}
     for number, piece in enumerate(pieces):
         by_names.setdefault(piece.names, []).append(number)
     yield from (group for group in by_path.values() if len(group) > 1)
-    yield from (group for group in by_names.values() if len(group) > 1 and len({pieces[at].index for at in group}) > 1)
+    yield from (
+        group for group in by_names.values() if len(group) > 1 and len({pieces[at].indexes for at in group}) > 1
+    )
 
 
 def uncovered(first: int, last: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -49,7 +49,10 @@ class Matching:
     def spans(self, pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
         """Return where the matches are; everything is one if the search takes too long."""
         found = _compiled(pattern).finditer
-        return self._bounded(lambda limit: [m.span() for m in found(text, timeout=limit)], [(0, len(text))])
+        spans: list[tuple[int, int]] = self._bounded(
+            lambda limit: [match.span() for match in found(text, timeout=limit)], [(0, len(text))]
+        )
+        return spans
 
     def _bounded(self, search: Callable[[float], Any], otherwise: Any) -> Any:
         if self._timeouts < _TIMEOUTS_MAX:
