@@ -37,14 +37,15 @@ class Matching:
 
     def is_in(self, pattern: re.Pattern[str], text: str) -> bool:
         """Return whether the pattern matches somewhere, or may."""
-        return self._bounded(lambda limit: _compiled(pattern).search(text, timeout=limit) is not None, True)
+        return bool(self._bounded(lambda limit: _compiled(pattern).search(text, timeout=limit) is not None, True))
 
     def replaced(self, pattern: re.Pattern[str], text: str, replacement: Callable[[str], str]) -> str:
         """Return the text with its matches replaced, or what replaces all of it."""
         sub = _compiled(pattern).sub
-        return self._bounded(lambda limit: sub(lambda match: replacement(match[0]), text, timeout=limit), None) or (
-            replacement(text) if text else text
+        found: str | None = self._bounded(
+            lambda limit: sub(lambda match: replacement(match[0]), text, timeout=limit), None
         )
+        return found if found is not None else replacement(text)
 
     def spans(self, pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
         """Return where the matches are; everything is one if the search takes too long."""
