@@ -90,6 +90,7 @@ def _history() -> list[Entry]:
         ),
         _external(21, b.Signal("wake", '{"n":1}')),
         _external(23, b.Signal("paid", "12")),
+        _external(32, b.Signal("approve", '"many"')),
         _external(25, b.SharedSet("rate", -1, "1")),
     ]
     deleted = [b.ContextUpdated("old", "1"), b.Deleted("a new start")]
@@ -185,6 +186,7 @@ def _second_turn() -> list[b.Body]:
         b.GateOpened("2/approve:1", 8, "approve", _D, prompt='{"amount":12}'),
         b.GateResolved("2/approve:1", "approved", None, "12", "ann", "he is right"),
         b.GateOpened("2/approve:2", 9, "approve", _D, deadline_us=500),
+        b.AnswerRefused("2/approve:2", _id(32), "no number"),
         b.ChildSpawned("2/child:1", 10, "child", _D, "case-18", "helper", "1"),
         b.ChildEnded("2/child:1", "succeeded", '"done"'),
         b.ChildSpawned("2/child:2", 11, "child", _D, "case-19", "helper", "1"),

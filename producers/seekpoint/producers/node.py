@@ -263,7 +263,8 @@ class Node(ControlCalls, HistoryCalls, AppendCalls, ReadCalls, AttachmentReads):
         A process that is finished answers its result, and nothing runs; another version of its agent gets the same
         result. An exception is recorded and raised, the process is ``failed``; run it again to resume. A call that
         failed stays failed: ``retry_failed`` makes the steps, decisions and children again whose failure ended the last
-        run, or those whose keys it names. What succeeded is not run again, a failed effect is not made again.
+        run, or those whose keys it names. What succeeded is not run again; a failed effect is only made again if it is
+        named, and did nothing (``client.redrive`` has the rule).
         Cancelled, the process is released as it stands. ``input`` may be left out to resume. ``new=True`` only begins a
         process, ``new=False`` only resumes one; else ``Refused`` or ``UnknownProcess``, and no agent begins.
         ``spawned_by`` names the process whose child it is, for ``seekpoint lineage``.

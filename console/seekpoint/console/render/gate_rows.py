@@ -37,12 +37,14 @@ def gates_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:
             "deadline": None if gate.deadline_us is None else iso_time(gate.deadline_us),
             "prompt": gate.prompt,
             "seq": gate.seq,
+            "refused": gate.refused,
         }
 
 
 def gate_row(facts: dict[str, Any]) -> list[object]:
     """Return the table row of an object of ``gates_of``."""
-    prompt = prompt_text(facts["prompt"])
+    refused = "" if facts["refused"] is None else f"; an answer was refused: {facts['refused']}"
+    prompt = f"{prompt_text(facts['prompt'])}{refused}"
     return [facts["process_id"], facts["key"], facts["name"], facts["deadline"] or "-", prompt]
 
 

@@ -240,6 +240,7 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.CancelAccepted: _mailbox,
     b.CallsSetAside: _calls,
     b.GateResolved: _call_and_mailbox,
+    b.AnswerRefused: _call_and_mailbox,
     b.EffectSettled: _call_and_mailbox,
     b.AgentStarted: _frame,
     b.Custom: _custom,

@@ -257,7 +257,8 @@ class Dispatch:
         assert error is not None
         failure = failure_text(error, self._runtime.settings)
         if is_known_undone(by, self._at.end, self._at.answer):
-            failure = mark_undone(failure)
+            is_first = self._at.end is End.REFUSED and self._at.attempts == 1 and self._intent.body.attempt == 1
+            failure = mark_undone(failure, is_unsent=by == "call" and is_first)
         return self._outcome("failed", "null", message_of(error, self._runtime.settings), failure)
 
     def _outcome(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.schemas.bodies import (
     Body,
     EffectRevoked,
     EffectVerdict,
+    ErrorRecorded,
     RedriveRequested,
     ResumeRequested,
     SuspendRequested,
@@ -88,30 +89,35 @@ class ControlCalls:
         process_id: str,
         gate: str,
         *,
+        payload: Any = None,
         reason: str | None = None,
         actor: str | None = None,
         in_advance: bool = False,
     ) -> bytes:
         """Say yes to an open gate: by its key, or by its name (the first opened of several). The signal's id.
 
+        ``payload``, an object, goes with the answer: the code gets it, as the type that its gate asks for. One that
+        does not fit that type leaves the gate open. ``Refused`` for another payload, or one with a verdict of its own.
+
         Reads the state first, and answers by the gate's key. Raises ``UnknownProcess``, ``ProcessFinished``, and
         ``GateNotOpen``, also where the gate was answered already. ``in_advance`` sends it without a look: to a gate, or
         a process, that is still to come, or by somebody who may not read the journal. A mailbox full
         of signals has no room for it then, unless ``gate`` is an open gate's key; ``is_delivered`` tells.
         """
-        return await self._answer(process_id, gate, _verdict(True, self._scrubbed(reason)), actor, in_advance)
+        return await self._answer(process_id, gate, _verdict(True, self._scrubbed(reason), payload), actor, in_advance)
 
     async def deny(
         self,
         process_id: str,
         gate: str,
         *,
+        payload: Any = None,
         reason: str | None = None,
         actor: str | None = None,
         in_advance: bool = False,
     ) -> bytes:
         """Say no to an open gate; as ``approve``."""
-        return await self._answer(process_id, gate, _verdict(False, self._scrubbed(reason)), actor, in_advance)
+        return await self._answer(process_id, gate, _verdict(False, self._scrubbed(reason), payload), actor, in_advance)
 
     async def _answer(self, process_id: str, gate: str, said: Any, actor: str | None, in_advance: bool) -> bytes:
         if not in_advance:
@@ -142,16 +148,33 @@ class ControlCalls:
         return await self._port.append_external(process_id, ResumeRequested(self._scrubbed(reason)), actor=actor)
 
     async def redrive(
-        self, process_id: str, reason: str | None = None, *, in_doubt: bool = False, actor: str | None = None
-    ) -> bytes:
-        """Ask for another attempt of a failed run, whatever its retries say; the request's id, once it is in the log.
+        self, process_id: str, reason: str | None = None, *, in_doubt: bool = False, effects: Collection[str] = (),
+        actor: str | None = None, dry_run: bool = False,
+    ) -> bytes | None:  # fmt: skip
+        """Ask for another run of a process that failed, whatever its retries say, or that waits; the request's id.
 
-        A worker makes the failed calls again, with its code of that moment; what succeeded stays, and a failed effect
-        is not made again. ``in_doubt``: steps and decisions in doubt begin anew as well, with all their attempts; else
-        they are made with the attempts that they have left. The request of a process that did not fail has no effect
-        before it fails.
+        A worker makes the failed calls again, with its code of that moment; what succeeded stays. ``in_doubt``: steps
+        and decisions in doubt begin anew as well, with all their attempts; else they are made with the attempts that
+        they have left. A step or a decision that begins anew may be asked something else, such as a mended prompt.
+
+        ``effects``: the keys of failed effects that are made again, with the same idempotency key. Each must have ended
+        the last run. The failure of an at-most-once effect must prove that nothing was sent (``NotDone``, or an error
+        that its policy or its class calls final, at the only call); of another one it must be known that nothing was
+        done, as a person may have said. Else ``Refused``; the history is read for it. With ``dry_run`` nothing is sent.
+
+        The request of a process that does neither fail nor wait has no effect before it does.
         """
-        request = RedriveRequested(self._scrubbed(reason), in_doubt)
+        keys = [effects] if isinstance(effects, str) else list(dict.fromkeys(effects))
+        if keys:
+            from seekpoint.producers.durable.failures.redriven_calls import check_effects
+
+            state = (await self._port.recover(process_id)).state
+            await check_effects(
+                self._port.recovery.entries(process_id, kinds=[ErrorRecorded.KIND]), process_id, state, keys
+            )
+        if dry_run:
+            return None
+        request = RedriveRequested(self._scrubbed(reason), in_doubt, dump(keys) if keys else None)
         return await self._port.append_external(process_id, request, actor=actor)
 
     async def verdict(
@@ -201,7 +224,7 @@ class ControlCalls:
         return None if reason is None else self._port.settings.scrub(reason)
 
 
-def _verdict(is_approved: bool, reason: str | None) -> dict[str, Any]:
+def _verdict(is_approved: bool, reason: str | None, payload: Any) -> dict[str, Any]:
     from seekpoint.producers.durable.waits.gate_answers import verdict_payload
 
-    return verdict_payload(is_approved, reason)
+    return verdict_payload(is_approved, reason, payload)

@@ -29,9 +29,10 @@ class FailedRun(FrozenStruct, frozen=True, kw_only=True):
     """The number of its steps and decisions that may or may not have run."""
 
     @classmethod
-    def of(cls, process_id: str, state: State) -> FailedRun | None:
-        """Return the failed run of a process; None if it has none."""
-        if state.finished or state.lifecycle is not Lifecycle.FAILED or state.agent is None:
+    def of(cls, process_id: str, state: State, *, may_wait: bool = False) -> FailedRun | None:
+        """Return the failed run of a process, or with ``may_wait`` also one that waits; None if it has none."""
+        is_meant = state.lifecycle is Lifecycle.FAILED or (may_wait and state.lifecycle is Lifecycle.AWAITING)
+        if state.finished or state.agent is None or not is_meant:
             return None
         failure, failures = state.failure, state.run_failures
         return cls(

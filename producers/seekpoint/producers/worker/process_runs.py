@@ -182,7 +182,7 @@ class ProcessRuns:
                 self.started += 1
             else:
                 self.resumed += 1
-            retry_failed = process.written.lifecycle is Lifecycle.FAILED
+            retry_failed = process.written.lifecycle is Lifecycle.FAILED or process.written.redrive is not None
             try:
                 await run_opened(process, agent, RECORDED, retry_failed=retry_failed)
             except asyncio.CancelledError:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from seekpoint.schemas.bodies.body import Body, Data, Json
 from seekpoint.schemas.bodies.call_bodies import (
     AgentStarted,
+    AnswerRefused,
     BudgetNoted,
     BudgetSet,
     CallsSetAside,
@@ -75,6 +76,7 @@ __all__ = [
     "KINDS",
     "NIL_ID",
     "AgentStarted",
+    "AnswerRefused",
     "Body",
     "BudgetNoted",
     "BudgetSet",
@@ -194,6 +196,7 @@ BODIES: tuple[type[Body], ...] = (
     PartAttached,
     Detached,
     Deleted,
+    AnswerRefused,
 )
 
 KINDS: Mapping[str, type[Body]] = {body.KIND: body for body in BODIES}

@@ -14,6 +14,7 @@ from seekpoint.schemas.bodies.body import Body, Json
 
 __all__ = [
     "AgentStarted",
+    "AnswerRefused",
     "BudgetNoted",
     "BudgetSet",
     "CallsSetAside",
@@ -205,6 +206,18 @@ class GateResolved(Body, frozen=True):
     payload: Json = "null"
     actor: str | None = None
     reason: str | None = None
+
+
+class AnswerRefused(Body, frozen=True):
+    """An answer does not fit the type that a gate or a ``receive`` asks for: the call waits for another one.
+
+    ``external_id`` leaves the mailbox; None: the answer was recorded as that of the call, which is open again.
+    """
+
+    KIND = "answer_refused"
+    key: str = ""
+    external_id: bytes | None = None
+    reason: str = ""
 
 
 class ChildSpawned(Body, frozen=True):

@@ -113,13 +113,15 @@ class ResumeRequested(Body, frozen=True):
 class RedriveRequested(Body, frozen=True):
     """Somebody asks for another attempt of a failed run: its failed calls are made again, what succeeded stays.
 
-    With ``in_doubt``, steps and decisions in doubt are made anew too, with all their attempts.
+    With ``in_doubt``, steps and decisions in doubt are made anew too, with all their attempts. So are the failed
+    effects whose keys are in ``effects``, where that cannot do anything twice.
     """
 
     KIND = "redrive_requested"
     EXTERNAL = True
     reason: str | None = None
     in_doubt: bool = False
+    effects: Json | None = None
 
 
 class Received(Body, frozen=True):

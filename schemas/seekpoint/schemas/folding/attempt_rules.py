@@ -15,7 +15,7 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.charges import AMOUNT_ERRORS, charge, reserve
 from seekpoint.schemas.folding.content_rules import Misfit, too_big
 from seekpoint.schemas.state.budget_sums import Budget
-from seekpoint.schemas.state.calls import IN_DOUBT, Call, call_width
+from seekpoint.schemas.state.calls import IN_DOUBT, Call, call_width, is_open_to_requests
 from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_json import LAST_CALL_CHARS_MAX
 from seekpoint.schemas.state.state_values import size_of
@@ -74,7 +74,8 @@ _COUNTED = ("step", "decision")
 
 def _begins_again(old: Call, kind: str, digest: str, attempt: int) -> bool:
     is_open = old.status == "started" or old.status in IN_DOUBT
-    return old.kind == kind and old.digest == digest and is_open and attempt > old.attempt
+    is_asked_so = old.digest == digest or is_open_to_requests(old, kind)
+    return old.kind == kind and is_asked_so and is_open and attempt > old.attempt
 
 
 def key_of_step(body: b.StepStarted | b.StepEnded) -> dict[str, Any]:

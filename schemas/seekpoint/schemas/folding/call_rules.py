@@ -29,7 +29,7 @@ from seekpoint.schemas.folding.charges import AMOUNT_ERRORS
 from seekpoint.schemas.folding.content_rules import Misfit, Rule, too_big
 from seekpoint.schemas.folding.effect_rules import EFFECT_RULES
 from seekpoint.schemas.state.budget_sums import Budget, amount_of, amounts_in
-from seekpoint.schemas.state.calls import AgentRun, Call, call_width, write_digest, write_position
+from seekpoint.schemas.state.calls import AgentRun, Call, call_width, may_be_redriven, write_digest, write_position
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, frame_of
 from seekpoint.schemas.state.state_values import encoded, size_of, text_width
@@ -100,6 +100,29 @@ def _resolve_gate(draft: Draft, body: b.GateResolved, limits: Limits) -> Misfit:
     return misfit
 
 
+def _refuse_answer(draft: Draft, body: b.AnswerRefused, limits: Limits) -> Misfit:
+    """Drop an answer. A gate keeps the reason for people; one that the answer had closed is open again, for ever."""
+    call, reason = draft.calls.get(body.key), body.reason[:_REASON_CHARS_MAX]
+    if body.external_id is not None and body.external_id not in draft.mailbox:
+        return illegal(f"{body.key[:80]} refuses what is not in the mailbox")
+    misfit: Misfit = None
+    if call is not None and call.kind in ("gate", "receive") and call.status in ("started", "succeeded"):
+        facts = {**call.facts, "refused": reason}
+        if call.status == "succeeded":
+            facts.pop("deadline_us", None)
+        detail = orjson.dumps(facts).decode()
+        waits = replace(call, status="started", seq=draft.call_seq + 1, output=None, detail=detail)
+        misfit = put_call(draft, body.key, waits, limits)
+    elif call is not None or body.external_id is None:
+        return illegal(f"{body.key[:80]} waits for no answer")
+    if misfit is None:
+        take_mail(draft, body.external_id)
+    return misfit
+
+
+_REASON_CHARS_MAX = 500
+
+
 def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
     """Remove an item from the mailbox; the call that received it, if there is one, stores the whole item."""
     misfit = None if body.key is None else _store_mail(draft, body.key, body, limits)
@@ -110,7 +133,9 @@ def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
 
 def _store_mail(draft: Draft, key: str, body: b.Received, limits: Limits) -> Misfit:
     item = draft.mailbox.get(body.external_id)
-    if not key or key in draft.calls or body.position < 1:
+    old = draft.calls.get(key)
+    is_open = old is None or (old.kind == "receive" and old.status == "started")  # its answer was refused
+    if not key or not is_open or body.position < 1:
         return illegal(f"{key[:80]} received before")
     if item is None and body.external_id != b.NIL_ID:
         return illegal(f"{key[:80]} receives what is not in the mailbox")
@@ -146,7 +171,7 @@ def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
     for key in keys:
         call = draft.calls.get(key)
         if call is None or not _is_repeatable(call):
-            return illegal(f"{key[:80]} is no step, decision, sample or child that failed, nor a step in doubt")
+            return illegal(f"{key[:80]} is nothing that failed and may be made again, nor a step in doubt")
         aside[key] = _reopened(call, draft.call_seq + 1)
     grown = draft.content_bytes + sum(
         call_width(key, call) - call_width(key, draft.calls[key]) for key, call in aside.items()
@@ -160,13 +185,15 @@ def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
 
 
 _REPEATABLE = frozenset({"step", "decision", "sample", "child"})
-"""The kinds of failed calls that may be set aside. For an effect, the resolution table decides what may be done."""
+"""The kinds of failed calls that may be set aside. For an effect, its failure decides."""
 _BEGUN_ANEW = frozenset({"step", "decision"})
 """The kinds of calls in doubt that may be set aside."""
 
 
 def _is_repeatable(call: Call) -> bool:
     kinds = _REPEATABLE if call.status == "failed" else _BEGUN_ANEW
+    if call.kind == "effect":
+        return may_be_redriven(call)
     return call.status in ("failed", "started") and call.kind in kinds
 
 
@@ -174,6 +201,9 @@ def _reopened(call: Call, seq: int) -> Call:
     if call.kind == "child":
         detail = orjson.dumps({**call.facts, "set_aside": True}).decode()
         return replace(call, status="started", seq=seq, output=None, error=None, detail=detail)
+    if call.kind == "effect":  # it keeps all facts, and with them its idempotency key
+        detail = orjson.dumps({**call.facts, "attempts_before": call.attempt}).decode()
+        return replace(call, status="started", seq=seq, error=None, detail=detail)
     detail = orjson.dumps({**hashed_key(call), "attempts_before": call.attempt}).decode()
     return replace(call, status="started", seq=seq, output=None, error=call.error or "null", detail=detail)
 
@@ -322,6 +352,7 @@ CALL_RULES: Mapping[type[b.Body], Rule] = {
     b.GateOpened: _open_gate,
     b.GateResolved: _resolve_gate,
     b.Received: _receive,
+    b.AnswerRefused: _refuse_answer,
     b.ChildSpawned: _spawn,
     b.ChildEnded: _end_child,
     b.CallsSetAside: _set_aside,

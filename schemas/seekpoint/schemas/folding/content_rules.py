@@ -16,7 +16,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import SeekpointError
-from seekpoint.schemas.state.calls import UNDO, UNSETTLED, AgentRun, is_compensated, turn_of
+from seekpoint.schemas.state.calls import STANDING, UNDO, AgentRun, is_compensated, turn_of
 from seekpoint.schemas.state.conversation import message_width
 from seekpoint.schemas.state.lifecycle import Lifecycle, may_follow
 from seekpoint.schemas.state.process_state import FIELDS, Draft, content_width, restore_content
@@ -275,7 +275,7 @@ def _keep_effects(draft: Draft, restored: Draft) -> None:
         if key in undone:
             _forget(restored, key)
         elif call.kind == "effect":
-            status = "inherited" if call.status in UNSETTLED else call.status
+            status = "inherited" if call.status in STANDING else call.status
             stands = restored.calls.get(key)  # with the position that the restored calls leave for it
             restored.calls.put(key, replace(call, status=status, position=0 if stands is None else stands.position))
         elif key not in restored.calls and call.kind in _KEYED and not (turns_lost and turn_of(key) > restored.turn):

@@ -29,6 +29,9 @@ def _intend(draft: Draft, body: b.EffectIntended, limits: Limits) -> Misfit:
         "idempotency_key": body.idempotency_key, "epoch": draft.epoch, "name": body.name,
         "compensates": body.compensates, "irreversible": body.irreversible or None,
     }  # fmt: skip
+    old = draft.calls.get(body.key)
+    if old is not None:  # of an effect that was set aside: it has all its attempts again
+        facts["attempts_before"] = old.facts.get("attempts_before")
     return begin_call(draft, body, limits, "effect", "pending", facts)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+import orjson
+
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
@@ -306,18 +308,30 @@ def _control(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     if entry.id in draft.remembered:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
-    if draft.finished or _is_shared(entry):
+    is_redrive = isinstance(body, b.RedriveRequested)
+    if draft.finished or _is_shared(entry) or (is_redrive and not _are_keys(body.effects)):
         draft.refused_externals += 1
         return Verdict.REFUSED
     remember(draft, entry.id)
     reason = None if body.reason is None else body.reason[:TEXT_CHARS_MAX]
     if isinstance(body, b.RedriveRequested):
-        draft.redrive = RedriveRequest(entry.id, reason, entry.actor, body.in_doubt)
+        draft.redrive = RedriveRequest(entry.id, reason, entry.actor, body.in_doubt, body.effects)
     else:
         action = "suspend" if isinstance(body, b.SuspendRequested) else "resume"
         draft.hold = HoldRequest(entry.id, action, reason, entry.actor)
     draft.last_kind = body.KIND
     return Verdict.DELIVERED
+
+
+def _are_keys(text: b.Json | None) -> bool:
+    """Return whether ``text`` lists keys of calls, as many as a request may name."""
+    if text is None:
+        return True
+    keys = orjson.loads(text) if len(text) <= _KEYS_CHARS_MAX else None
+    return type(keys) is list and all(type(key) is str for key in keys)
+
+
+_KEYS_CHARS_MAX = 100_000
 
 
 def _revoke(draft: Draft, entry: Entry, limits: Limits) -> Verdict:

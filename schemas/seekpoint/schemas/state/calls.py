@@ -24,6 +24,7 @@ from seekpoint.schemas.values.json_values import load
 __all__ = [
     "IN_DOUBT",
     "NOT_ASKED",
+    "STANDING",
     "UNDO",
     "UNSETTLED",
     "AgentRun",
@@ -36,7 +37,9 @@ __all__ = [
     "calls_width",
     "input_digest",
     "is_compensated",
+    "is_open_to_requests",
     "is_revoked",
+    "may_be_redriven",
     "revoked",
     "times_forgotten",
     "turn_of",
@@ -49,6 +52,9 @@ IN_DOUBT = frozenset({"pending", "unknown"})
 
 UNSETTLED = frozenset({"pending", "unknown", "stuck"})
 """Statuses of an effect that something is still owed for: a look, or a person."""
+
+STANDING = UNSETTLED | {"started"}
+"""Those, and that of a failed effect that was set aside: what a fork or a rewind makes of it is never called."""
 
 UNDO = "undo/"
 """The prefix of a compensation's key, before the key of its effect."""
@@ -151,6 +157,28 @@ def revoked(call: Call, at_us: int) -> Call:
 
 
 _REVOKED = "revoked_at_us"
+
+
+def may_be_redriven(call: Call) -> bool:
+    """Return whether a person may let a failed effect be made again, with the same idempotency key.
+
+    The failure of an at-most-once effect has to prove that nothing was sent: its only call said so itself. For an
+    idempotent one it is enough that it is known, from anybody, that nothing was done.
+    """
+    if call.kind != "effect" or call.status != "failed" or not call.position or call.error is None:
+        return False
+    marks = orjson.loads(call.error)
+    if type(marks) is not dict or call.facts.get("compensates") is not None:
+        return False
+    is_repeatable = call.facts.get("semantics") in ("idempotent", "observe_only")
+    return marks.get("unsent") is True or (is_repeatable and marks.get("undone") is True)
+
+
+def is_open_to_requests(call: Call, kind: str) -> bool:
+    """Return whether a call of ``kind`` was set aside and not begun since: it may be asked something else then."""
+    if call.kind != kind or kind not in ("step", "decision") or call.status != "started" or call.detail is None:
+        return False
+    return "attempts_before" in call.detail and "attempts_before" in call.facts
 
 
 def input_digest(text: Json) -> str:

@@ -19,7 +19,7 @@ from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.folds import Folded
 from seekpoint.schemas.state.budget_sums import Budget
 from seekpoint.schemas.state.call_table import Calls, CallsDraft
-from seekpoint.schemas.state.calls import UNSETTLED, AgentRun, Call, Frame, Obligation, call_of, call_row, calls_width
+from seekpoint.schemas.state.calls import STANDING, AgentRun, Call, Frame, Obligation, call_of, call_row, calls_width
 from seekpoint.schemas.state.conversation import Conversation, Message, message_width
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.mask_shapes import CONTEXT, NAME_OF_LIMIT, PLAIN, Shape
@@ -245,7 +245,7 @@ def _inherited_rows(calls: Calls) -> dict[str, Any]:
 
 
 def _inherited(call: Call) -> Call:
-    if call.kind == "effect" and call.status in UNSETTLED:
+    if call.kind == "effect" and call.status in STANDING:
         return replace(call, status="inherited", output=None, error=None)
     return call
 
@@ -254,7 +254,7 @@ def _unsettled_rows(calls: Calls) -> dict[str, Any]:
     few = calls.unsettled
     if not few:
         return {}
-    return {key: call_row(call) for key, call in few.items() if call.kind == "effect" and call.status in UNSETTLED}
+    return {key: call_row(call) for key, call in few.items() if call.kind == "effect" and call.status in STANDING}
 
 
 def _call_texts(calls: Calls) -> Iterable[str | None]:

@@ -14,6 +14,7 @@ from seekpoint.schemas.state.mask_shapes import (
     case,
     embedded,
     json,
+    optional_json,
     optional_text,
     text,
 )
@@ -144,6 +145,8 @@ class RedriveRequest(StateValue, frozen=True):
     actor: Annotated[str | None, optional_text("actor")] = None
     in_doubt: bool = False
     """Whether steps and decisions in doubt are set aside too."""
+    effects: Annotated[Json | None, optional_json("effects")] = None
+    """The keys of the failed effects that are set aside too, as a list."""
 
 
 class HoldRequest(StateValue, frozen=True):

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from console_on_memory import on
+from consoles import file_settings, work_on
 from kafka_checkpoints import project, save
+from seekpoint.consumers.journal_log import embedded_log
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.recovery.recoverer import Recoverer
-from seekpoint.producers import Client, Node, Process, agent
+from seekpoint.producers import Client, Node, NotDone, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.config.settings import Settings
-from shells import Shell
+from shells import Ran, Shell
 
 
 @agent("refund")
@@ -63,6 +67,51 @@ def test_failed_runs_are_found_by_agent_and_time(seekpoint: Shell, failed: Memor
     assert "2 failed runs found" in shown.err
 
 
+@agent("payer")
+async def payer(process: Process, order: int) -> None:
+    await process.effect("pay", _closed, order)
+
+
+async def _closed(order: int) -> None:
+    raise NotDone("the bank is closed")
+
+
+@agent("asker")
+async def asker(process: Process, order: int) -> None:
+    await process.gate("sure")
+
+
+def test_an_effect_that_did_nothing_is_named(shell: Shell, tmp_path: Path) -> None:
+    """What does not qualify is refused, in a dry run too; a run that waits can be redriven, and one that ended not."""
+    settings = file_settings(tmp_path)
+
+    def seekpoint(*arguments: str) -> Ran:
+        return shell(*arguments, "--journal-url", str(settings.journal_url))
+
+    async def some(node: Node) -> None:
+        with pytest.raises(NotDone):
+            await node.run(payer, "p-1", 1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(node.run(asker, "a-1", 1), 0.3)
+        assert await node.run(refund, "r-1", 1) == 1
+
+    work_on(settings, some)
+    for more in ((), ("--dry-run",)):
+        ran = seekpoint("redrive", "p-1", "--effect", "no:1", *more)
+        assert (ran.code, "no effect of this key" in ran.err) == (4, True)
+    assert seekpoint("redrive", "p-1", "--effect", "pay:1", "--dry-run", "--json").json["redriven"] == []
+    assert seekpoint("redrive", "p-1", "--effect", "pay:1", "--json").json["redriven"] == ["p-1"]
+    log = embedded_log(settings)
+    assert log is not None
+    with closing(log):
+        request = Recoverer(log).recover("p-1").state.redrive
+    assert request is not None
+    assert request.effects == '["pay:1"]'
+    assert seekpoint("redrive", "a-1", "--json").json["redriven"] == ["a-1"]
+    assert seekpoint("redrive", "r-1").code == 4
+    assert seekpoint("redrive", "p-1", "a-1", "--effect", "pay:1").code == 2
+
+
 @pytest.mark.parametrize("arguments", [(), ("--agent", "refund"), ("r-2", "--failed"), ("r-2", "--since", "1h")])
 def test_a_redrive_without_a_choice_is_refused(seekpoint: Shell, arguments: tuple[str, ...]) -> None:
     """Before anything is read."""
@@ -72,7 +121,7 @@ def test_a_redrive_without_a_choice_is_refused(seekpoint: Shell, arguments: tupl
 def test_a_run_that_did_not_fail_is_refused(seekpoint: Shell, failed: MemoryLog) -> None:
     """Then nothing is sent to any of the processes."""
     refused = seekpoint("redrive", "r-2", "r-1", "--dry-run")
-    assert (refused.code, "did not fail, nothing was sent" in refused.err, refused.out) == (4, True, "")
+    assert (refused.code, "neither failed nor waits, nothing was sent" in refused.err, refused.out) == (4, True, "")
 
 
 def test_what_is_asked_for_is_in_the_request(

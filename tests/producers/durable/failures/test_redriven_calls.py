@@ -150,13 +150,13 @@ async def test_all_that_failed_beside_each_other_is_made_again(node: Node, log: 
     assert [one.keys for one in of_kind(log, b.CallsSetAside)] == ['["pay:1","pay:2"]']
 
 
-async def test_a_failed_effect_is_never_made_again(node: Node, log: MemoryLog) -> None:
-    """Nor one inside the body of a step that is; named, it is refused."""
-    pay = Counted(NotDone("closed"), "paid")
+async def test_a_failed_effect_is_not_made_again_unless_it_is_named(node: Node, log: MemoryLog) -> None:
+    """One that may have been sent is refused even then."""
+    pay = Counted(RuntimeError("closed"), "paid")
 
     @agent("a", version="1")
     async def run(process: Process, _: Any) -> Any:
-        return await process.effect("pay", pay, semantics=Effect.AT_MOST_ONCE)
+        return await process.effect("pay", pay)
 
     await fails(node, run, kind=Exception)
     await fails(node, run, kind=Exception, retry_failed=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from cuts import bodies
+from cuts import bodies, of_kind, until
 from model_agent import ORDER, SEEN
 from payload_models import DataOrder, Item
 from seekpoint.producers import (
@@ -19,10 +20,8 @@ from seekpoint.producers import (
     agent,
 )
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import (
-    InvalidOption,
-    RecordedValueInvalid,
-)
+from seekpoint.schemas.bodies import AnswerRefused, GateResolved, Received
+from seekpoint.schemas.errors import InvalidOption, Refused
 
 
 @pytest.fixture(autouse=True)
@@ -48,26 +47,26 @@ class TestSignals:
         assert await node.run(run, "p", None) == ORDER.items[0]
         assert [ReceivedSignal(ORDER, "order", "ada", sent)] * 2 == SEEN
 
-    async def test_a_payload_that_does_not_fit_is_taken_and_raises(self, node: Node) -> None:
-        """The code may go on to the next one; a later run gets the same."""
+    async def test_a_payload_that_does_not_fit_is_refused(self, node: Node, log: MemoryLog) -> None:
+        """The code gets the next one that fits; a later run gets the same."""
 
         @agent("receives")
         async def run(process: Process, given: Any) -> int:
-            try:
-                await process.receive("order", type=Item)
-            except RecordedValueInvalid as exc:
-                SEEN.append((exc.path, exc.name))
             found = await process.receive("order", type=Item)
+            SEEN.append(found.payload)
             if len(SEEN) == 1:
                 raise ValueError("broken")
             return len(found.payload.name)
 
-        await node.signal("p", "order", {"name": 5})
+        bad = await node.signal("p", "order", {"name": 5})
         await node.signal("p", "order", {"name": "shoe"})
         with pytest.raises(ValueError, match="broken"):
             await node.run(run, "p", None)
         assert await node.run(run, "p", None) == 4
-        assert SEEN == [("$.name", "order")] * 2
+        assert [Item("shoe")] * 2 == SEEN
+        (refused,) = of_kind(log, AnswerRefused)
+        assert (refused.key, refused.external_id) == ("receive:1", bad)
+        assert "$.name" in refused.reason
 
     async def test_a_program_receives_models_too(self, node: Node) -> None:
         """In code that is no agent's."""
@@ -100,8 +99,8 @@ class TestSignals:
         await node.run(run, "p", None)
         assert [wanted, wanted] == SEEN
 
-    async def test_a_gate_keeps_a_verdict_that_its_type_has_room_for(self, node: Node) -> None:
-        """And refuses another payload that does not fit."""
+    async def test_a_gate_keeps_a_verdict_that_its_type_has_room_for(self, node: Node, log: MemoryLog) -> None:
+        """And leaves the gate open at another payload that does not fit."""
 
         @dataclass
         class Verdict:
@@ -114,16 +113,69 @@ class TestSignals:
             second = await process.gate("more", type=bool)
             assert (first.approved, second.approved) == (True, True)
             SEEN.append((first.payload, second.payload))
-            await process.gate("last", type=Verdict)
-            return []
+            last = await process.gate("last", type=Verdict)
+            return [last.payload.amount]
 
         await node.signal("p", "go", Verdict(True, Decimal(5)))
         await node.approve("p", "more", in_advance=True)
         await node.signal("p", "more", True)
         await node.signal("p", "last", {"approved": True, "amount": "many"})
-        with pytest.raises(RecordedValueInvalid, match="the payload of last does not fit Verdict"):
-            await node.run(run, "p", None)
+        running = asyncio.create_task(node.run(run, "p", None))
+        await until(lambda: of_kind(log, AnswerRefused))
+        last = (await node.recover("p")).state.calls["last:1"]
+        assert (last.status, "Verdict" in last.facts["refused"]) == ("started", True)
+        await node.approve("p", "last", payload={"amount": "7"})
+        assert await running == [Decimal(7)]
         assert [(Verdict(True, Decimal(5)), None)] == SEEN
+
+    @pytest.mark.parametrize("kind", ["gate", "receive"])
+    async def test_a_run_with_a_recorded_answer_that_does_not_fit_goes_on_after_a_new_one(
+        self, node: Node, log: MemoryLog, kind: str
+    ) -> None:
+        """Older versions took such an answer. It stays in the history, and the call is open again."""
+
+        @agent("waits")
+        async def older(process: Process, given: Any) -> Any:
+            answer = await (process.gate("go", timeout=60) if kind == "gate" else process.receive("go"))
+            raise ValueError(answer)
+
+        @agent("waits")
+        async def newer(process: Process, given: Any) -> Any:
+            if kind == "gate":
+                return (await process.gate("go", timeout=60, type=Item)).payload.name
+            return (await process.receive("go", type=Item)).payload.name
+
+        await node.signal("p", "go", {"name": 5})
+        with pytest.raises(ValueError, match="5"):
+            await node.run(older, "p", None)
+        running = asyncio.create_task(node.run(newer, "p", None))
+        await until(lambda: of_kind(log, AnswerRefused))
+        if kind == "gate":
+            for payload in (["shoe"], {"approved": False}):
+                with pytest.raises(Refused):
+                    await node.approve("p", "go", payload=payload)
+        await node.signal("p", "go", {"name": "shoe"})
+        assert await running == "shoe"
+        assert await node.run(newer, "p", None) == "shoe"
+        assert len(of_kind(log, GateResolved if kind == "gate" else Received)) == 2
+
+    async def test_an_answer_that_is_refused_leaves_the_gate_open_for_the_next_run(
+        self, node: Node, log: MemoryLog
+    ) -> None:
+        """It is refused once; the gate has the reason for people."""
+
+        @agent("waits")
+        async def run(process: Process, given: Any) -> str:
+            return (await process.gate("go", type=Item)).payload.name
+
+        await node.signal("p", "go", {"name": 5})
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(node.run(run, "p", None), 0.3)
+        state = (await node.recover("p")).state
+        assert (len(of_kind(log, AnswerRefused)), state.calls["go:1"].status, [*state.mailbox]) == (1, "started", [])
+        await node.signal("p", "go", Item("hat"))
+        assert await node.run(run, "p", None) == "hat"
 
     async def test_a_gate_that_timed_out_has_no_payload(self, node: Node) -> None:
         """Whatever its type."""

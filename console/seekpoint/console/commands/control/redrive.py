@@ -13,7 +13,7 @@ from seekpoint.console.services.arguments.options import ActorName, AsJson, Proc
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.arguments.time_option import since_us
 from seekpoint.console.services.calls.client_calls import with_client
-from seekpoint.console.services.calls.control_checks import failed_run
+from seekpoint.console.services.calls.control_checks import run_to_redrive
 from seekpoint.console.services.calls.send_and_confirm import user_name
 from seekpoint.console.services.histories.process_scan import without_view
 
@@ -35,34 +35,42 @@ def redrive(
     in_doubt: Annotated[
         bool, typer.Option("--in-doubt", help="Steps and decisions in doubt begin anew too, with all their attempts.")
     ] = False,
+    effect: Annotated[
+        list[str] | None,
+        typer.Option("--effect", metavar="KEY", help="Make this failed effect again, if it did nothing; repeatable."),
+    ] = None,
     reason: Reason = None,
     by: ActorName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Try failed runs again, on the workers and with their code of now.
+    """Try failed runs again, on the workers and with their code of now; let a run that waits look again.
 
-    Failed calls are made again, what succeeded stays, and a failed effect is not made again.
+    Failed calls are made again, what succeeded stays, and a failed effect is only made again if --effect names it.
     """
     if bool(process_ids) == failed or (not failed and (agent is not None or since is not None)):
         what = "give process ids, or --failed with or without --agent and --since"
         raise typer.BadParameter(what, param_hint="PROCESS_ID")
+    if effect and len(process_ids or ()) != 1:
+        raise typer.BadParameter("an effect is one process's: give its id alone", param_hint="--effect")
     from_us = since_us(since)
     target.reachable()
     found = (
         _failed(target, agent, from_us)
         if failed
-        else [failed_run(one, target.recoverer.recover(one).state) for one in process_ids or ()]
+        else [run_to_redrive(one, target.recoverer.recover(one).state) for one in process_ids or ()]
     )
     actor = by or user_name("--actor")
 
     async def send(client: Client) -> None:
         with ReadingProgress("redriving", len(found), "runs") as progress:
             for one in found:
-                await client.redrive(one.process_id, reason, in_doubt=in_doubt, actor=actor)
+                await client.redrive(
+                    one.process_id, reason, in_doubt=in_doubt, effects=effect or (), actor=actor, dry_run=dry_run
+                )
                 progress.advance(1)
 
-    if found and not dry_run:
+    if found and (effect or not dry_run):
         with_client(target.settings, send)
     if json:
         sent = [] if dry_run else [one.process_id for one in found]
@@ -70,7 +78,7 @@ def redrive(
         return
     for one in found:
         emit(clean(f"{one.process_id}  {one.failure or ''}".rstrip()))
-    say(f"{counted(len(found), 'failed run')} {'found' if dry_run else f'redriven, as {actor}'}")
+    say(f"{counted(len(found), 'failed run' if failed else 'run')} {'found' if dry_run else f'redriven, as {actor}'}")
 
 
 def _failed(target: CommandTarget, agent: str | None, from_us: int | None) -> list[FailedRun]:

@@ -158,9 +158,15 @@ def _row(call: CallRecord, room: int | None) -> list[object]:
         len(call.attempts),
         _span(facts["duration_us"]),
         "-" if cost is None else cost,
-        _cut(_shown(call.input), room),
+        _asked(call, room),
         _cut(error_text(facts["error"]) if has_failed else _shown(facts["output"]), room),
     ]
+
+
+def _asked(call: CallRecord, room: int | None) -> str:
+    """Return the request of a call, and what it was asked before a redrive mended that."""
+    before = "".join(f"; before: {_cut(_shown(one), room)}" for one in call.facts.get("asked_before", ()))
+    return f"{_cut(_shown(call.input), room)}{before}"
 
 
 def _status(call: CallRecord) -> str:

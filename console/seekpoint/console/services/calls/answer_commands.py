@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from seekpoint.console.render.gate_rows import prompt_text
 from seekpoint.console.render.output import clean, emit_json, say
@@ -11,7 +13,7 @@ from seekpoint.console.render.similar_ids import with_similar_ids
 from seekpoint.console.services.arguments.options import ActorName, AsJson, GateName, InAdvance, ProcessId, Reason
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.control_checks import refuse_finished
-from seekpoint.console.services.calls.send_and_confirm import send_and_confirm, user_name
+from seekpoint.console.services.calls.send_and_confirm import parse_json, send_and_confirm, user_name
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
@@ -29,17 +31,24 @@ def answer_command(help_text: str, *, is_approved: bool) -> Callable[..., None]:
         gate: GateName,
         by: ActorName = None,
         reason: Reason = None,
+        payload: Annotated[
+            str | None, typer.Option("--payload", metavar="JSON", help="An object that goes with the answer.")
+        ] = None,
         in_advance: InAdvance = False,
         json: AsJson = False,
     ) -> None:
+        from seekpoint.producers.durable.waits.gate_answers import verdict_payload
+
         actor = by or user_name("--actor")
+        said = None if payload is None else parse_json(payload, "--payload")
+        verdict_payload(is_approved, reason, said)  # raises before anything is read
         question = find_question(target, process_id, gate, in_advance)
         gate_key = question["gate"] or gate
 
         def answer(node: Node) -> Coroutine[Any, Any, bytes]:
             send = node.approve if is_approved else node.deny
             # find_question has checked that the gate is open.
-            return send(process_id, gate_key, reason=reason, actor=actor, in_advance=True)
+            return send(process_id, gate_key, payload=said, reason=reason, actor=actor, in_advance=True)
 
         signal_id = send_and_confirm(target.reachable(), process_id, answer)
         outcome = "approved" if is_approved else "denied"

@@ -9,19 +9,20 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
 __all__ = [
-    "failed_run", "is_asked_to_stop", "refuse_cancelled", "refuse_finished", "refuse_on_hold", "refuse_running",
+    "is_asked_to_stop", "refuse_cancelled", "refuse_finished", "refuse_on_hold", "refuse_running",
+    "run_to_redrive",
 ]  # fmt: skip
 
 
-def failed_run(process_id: str, state: State) -> FailedRun:
-    """Return the failed run of a process. Raises ``Refused`` if it has none."""
+def run_to_redrive(process_id: str, state: State) -> FailedRun:
+    """Return the run of a process that failed, or that waits. Raises ``Refused`` if it has none."""
     from seekpoint.producers.runs.failed_runs import FailedRun
     from seekpoint.schemas.errors import Refused
 
-    found = FailedRun.of(process_id, state)
+    found = FailedRun.of(process_id, state, may_wait=True)
     if found is None:
         raise Refused(
-            "the run of the process did not fail, nothing was sent",
+            "the run of the process neither failed nor waits, nothing was sent",
             process_id=process_id, lifecycle=str(state.lifecycle),
             hint="seekpoint state PROCESS_ID shows what it waits for",
         )  # fmt: skip

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.console.render.output import counted
 from seekpoint.console.services.calls.client_calls import with_client
 from seekpoint.console.services.calls.control_checks import (
-    failed_run,
     refuse_cancelled,
     refuse_finished,
     refuse_on_hold,
     refuse_running,
+    run_to_redrive,
 )
 from seekpoint.console.services.calls.send_and_confirm import sent_and_confirmed
 from seekpoint.console.web.acting.actions import Action, ActionRequest, ProcessId, process_address, standing
@@ -40,6 +40,8 @@ class RedriveActionRequest(ControlActionRequest, frozen=True, kw_only=True, forb
 
     in_doubt: bool = False
     """Steps and decisions in doubt begin anew too, with all their attempts."""
+    effect: str = ""
+    """The key of a failed effect that is made again; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,19 +128,26 @@ def _resume_lines(process_id: str, facts: dict[str, Any], request: Any) -> Itera
 
 # --- redrive
 def _redrive_facts(process_id: str, state: State) -> dict[str, Any]:
-    found = failed_run(process_id, state)
+    found = run_to_redrive(process_id, state)
     return {"failure": found.failure, "runs_failed": found.runs_failed, "in_doubt": found.in_doubt}
 
 
 def _redrive_lines(process_id: str, facts: dict[str, Any], request: Any) -> Iterator[PlanLine]:
-    failed = f"it failed {counted(facts['runs_failed'], 'time')}"
+    failed = f"it failed {counted(facts['runs_failed'], 'time')}" if facts["failure"] else "it waits"
     yield PlanLine("does", f"tries {process_id} again on a worker, with the worker's code; {failed}")
     if facts["failure"]:
         yield PlanLine("keeps", f"the newest failure: {facts['failure']}")
     if facts["in_doubt"]:
         how = "begin anew, with all their attempts" if request.in_doubt else "are made with the attempts that are left"
         yield PlanLine("warns", f"{facts['in_doubt']} calls in doubt {how}")
-    yield PlanLine("keeps", "what succeeded; a failed effect is not made again")
+    if effect := _effect_of(request):
+        yield PlanLine("does", f"makes the effect {effect[0]} again, if its failure shows that it did nothing")
+    yield PlanLine("keeps", "what succeeded; any other failed effect is not made again")
+
+
+def _effect_of(request: Any) -> list[str]:
+    """Return the key of the effect that a redrive of one process names; empty in one of many."""
+    return [request.effect] if getattr(request, "effect", "") else []
 
 
 CANCEL = Verb(
@@ -156,7 +165,8 @@ RESUME = Verb(
 REDRIVE = Verb(
     name="redrive", past="redriven", facts=_redrive_facts, lines=_redrive_lines,
     send=lambda client, process_id, request, actor: client.redrive(
-        process_id, request.reason, in_doubt=request.in_doubt, actor=actor
+        process_id, request.reason, in_doubt=request.in_doubt, effects=_effect_of(request),
+        actor=actor,
     ),
 )  # fmt: skip
 

@@ -105,14 +105,13 @@ def gate_facts(target: CommandTarget, process_id: str, gate: str) -> dict[str, A
 
 def _payload(visit: Visit, request: GateActionRequest, is_approved: bool) -> dict[str, Any]:
     from seekpoint.producers.durable.waits.gate_answers import verdict_payload
+    from seekpoint.schemas.errors import Refused
 
     answer = json_in(request.answer, "the answer")
-    if answer is not None and (not isinstance(answer, dict) or {"approved", "reason"} & answer.keys()):
-        raise BadRequest(
-            400, "BadBody", "the answer is a JSON object without the keys approved and reason",
-            "another payload: seekpoint signal PROCESS_ID GATE JSON",
-        )  # fmt: skip
-    return {**(answer or {}), **verdict_payload(is_approved, visit.parts.target.scrub(request.reason))}
+    try:
+        return verdict_payload(is_approved, visit.parts.target.scrub(request.reason), answer)
+    except Refused as exc:
+        raise BadRequest(400, "BadBody", exc.message, exc.hint or "") from exc
 
 
 ACTIONS = tuple(

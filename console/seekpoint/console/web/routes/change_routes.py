@@ -64,7 +64,7 @@ def _choices(process_id: str, state: State, agents: Collection[str]) -> dict[str
         "may_cancel": is_open and not is_asked_to_stop(state),
         "may_suspend": is_open and not state.is_on_hold,
         "may_resume": is_open and (state.is_on_hold or state.lifecycle is Lifecycle.SUSPENDED),
-        "may_redrive": is_failed,
+        "may_redrive": is_failed or (is_open and state.lifecycle is Lifecycle.AWAITING and state.agent is not None),
         "may_rewind": is_open and state.cancelled is None,
         "is_fork": state.lineage.parent_id is not None,
         "has_ended": state.agent is not None and (state.finished or is_failed),

@@ -10,7 +10,7 @@ from msgspec import field
 
 from seekpoint.producers.durable.effects.business_keys import KeyHolder
 from seekpoint.producers.durable.effects.compensation_names import UNDO
-from seekpoint.producers.durable.effects.connectors import ATTEMPTS_MAX, Connector, Reconciled, accepts
+from seekpoint.producers.durable.effects.connectors import ATTEMPTS_MAX, Connector, NotDone, Reconciled, accepts
 from seekpoint.producers.durable.effects.effect_resolution import Effect, EffectStatus, End, Situation, is_known_undone
 from seekpoint.producers.durable.effects.verdict_matching import ExternalOutcome, external_outcome_for
 from seekpoint.producers.durable.steps.annotations import result_type
@@ -116,6 +116,21 @@ class EffectFacts:
         return 0 if self.record is None else self.record.attempt
 
     @property
+    def tries(self) -> int:
+        """Return how many intents there are since the effect began, or since it was set aside for another try."""
+        return self.attempt - int(self.intent.get("attempts_before") or 0)
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether the failure of our call proves that nothing was sent: it is the only one, and says so itself.
+
+        A policy that only lists the errors to try again says nothing of the others.
+        """
+        error, final = self.error, self._request.retry.non_retryable
+        says_so = isinstance(error, (NotDone, *final)) or getattr(error, "retryable", True) is False
+        return self.end is End.REFUSED and self.tries == 1 and says_so
+
+    @property
     def semantics(self) -> Effect:
         """Return the semantics that the code names, or at-most-once if the intent says so."""
         at_most_once = self.intent.get("semantics") == Effect.AT_MOST_ONCE
@@ -182,9 +197,9 @@ class EffectFacts:
             ours=self.ours,
             called=self.called,
             end=self.end,
-            attempts=self.attempt,
+            attempts=self.tries,
             attempts_max=ATTEMPTS_MAX if connector is None else connector.max_attempts,
-            retries_left=self.error is not None and retry.allows(self.attempt, self.error),
+            retries_left=self.error is not None and retry.allows(self.tries, self.error),
             enforces_key=connector is not None and connector.enforces_key and accepts(self.call, "idempotency_key"),
             dispatched=connector is not None and connector.outbox,
             is_compensation=self._request.compensates is not None,

@@ -14,6 +14,7 @@ not at-most-once or the connector enforces the key. ``never run``: a fork or a r
 2   new                                                                                        ``INTEND``
 3   pending, our call returned or refused     (a refused compensation goes on at row 13)       ``TAKE_CALL``
 4   anything else                             the mailbox has an outcome                       ``TAKE_EXTERNAL``
+5a  reopened (a person asked for another call) nothing was done                                ``INTEND``
 5   stuck                                                                                      ``STUCK``
 6   never run                                 it only observes, and was not called             ``CALL``
 7   never run                                 a reconciler can be asked, and was not           ``RECONCILE``
@@ -74,6 +75,8 @@ class EffectStatus(StrEnum):
     """In doubt. Each resume reconciles again."""
     STUCK = "stuck"
     """Given up: only a person, or a former owner's outcome, settles it."""
+    REOPENED = "started"
+    """It failed, nothing was done, and a person asked for another call with the same key."""
     INHERITED = "inherited"
     """Undecided when the process was forked or rewound: reconciled, never called."""
 
@@ -177,6 +180,8 @@ def decide(at: Situation) -> NextStep:
         return NextStep.TAKE_CALL
     if at.has_external_outcome:
         return NextStep.TAKE_EXTERNAL
+    if at.status is EffectStatus.REOPENED:
+        return NextStep.INTEND
     if at.status is EffectStatus.STUCK:
         return NextStep.STUCK
     if at.status is EffectStatus.INHERITED:

@@ -60,6 +60,8 @@ logger = logging.getLogger("seekpoint.producers")
 
 _NOT_BEGUN = (BudgetExceeded, IllegalCall, LimitExceeded)
 """Raised before an intent is sent: the log does not have it."""
+_WITHOUT_INTENT = frozenset({EffectStatus.NEW, EffectStatus.REOPENED})
+"""The statuses of effects that do not hold their business key: before the first intent, and after a known failure."""
 _WITHOUT_CALL = frozenset({NextStep.TAKE_EXTERNAL, NextStep.UNKNOWN, NextStep.STUCK})
 """Steps that change nothing outside."""
 _CONFIRMED_FOR_S = 1.0
@@ -122,8 +124,8 @@ class EffectRun:
         key, seq = self._place.key, process.written.entry_seq(record)
         if error is None:
             again = recorded_failure(record.error, process_id=process.process_id, key=key, seq=seq)
-            raise tagged(again, key, recorded=record.error)
-        raise tagged(failure_to_raise(error, record.error, key), key)
+            raise tagged(again, key, self._place.scope, recorded=record.error)
+        raise tagged(failure_to_raise(error, record.error, key), key, self._place.scope)
 
     # --- the intent
     async def _intend(self) -> None:
@@ -143,7 +145,7 @@ class EffectRun:
                 await admit(process, self._place, self._estimated)
             await process.append(self._intended(holder))
         except _NOT_BEGUN:
-            if effect.record is None:
+            if effect.status in _WITHOUT_INTENT:
                 await self._release_key()
             raise
         effect.begin_attempt()
@@ -189,7 +191,7 @@ class EffectRun:
 
     async def _other_key_holder(self) -> KeyHolder | None:
         """Return the other holder of the business key, if any. Else acquire the key before the first intent."""
-        if self._effect.business_key is None or self._effect.record is not None:
+        if self._effect.business_key is None or self._effect.status not in _WITHOUT_INTENT:
             return None
         return await self._process.effects.business_keys.acquire(*self._effect.business_key, self._effect.key_holder)
 
@@ -292,7 +294,8 @@ class EffectRun:
     async def _take_external(self) -> None:
         found = self._effect.external_outcome()
         assert found is not None
-        error = None if found.error is None else scrubbed_failure(found.error, self._process.settings)
+        is_proof = found.settled_by == "dispatcher"  # that made the call: what others say proves nothing
+        error = None if found.error is None else scrubbed_failure(found.error, self._process.settings, is_proof)
         await self._settle(
             found.outcome, by=found.settled_by, output=found.output, error=error, external_id=found.external_id
         )
@@ -361,7 +364,7 @@ class EffectRun:
     ) -> None:  # fmt: skip
         """Write the outcome; before it, if the effect succeeded, the obligation to compensate it."""
         if outcome == EffectStatus.FAILED and error is not None and self._effect.is_known_undone(by):
-            error = mark_undone(error)
+            error = mark_undone(error, is_unsent=by == "call" and self._effect.is_unsent)
         body = self._settled(outcome, by=by, error=error, output=output, external_id=external_id)
         process = self._process
         try:

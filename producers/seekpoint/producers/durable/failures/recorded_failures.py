@@ -58,7 +58,7 @@ _NO_FAILURES = (
     BudgetExceeded, Cancelled,
 )  # fmt: skip
 """The process has ended, its code is wrong, or a person has to decide: the call itself stays in doubt."""
-_UNDONE = "undone"
+_UNDONE, _UNSENT = "undone", "unsent"
 _EXACT = "exact"
 """The mark of a failure whose ``StepFailed`` has the same text in each run; records without it are older."""
 _DATA_CHARACTERS_MAX = 16_000
@@ -127,9 +127,14 @@ def _dumped(failure: dict[str, Any], limits: Limits = DEFAULT_LIMITS) -> Json:
     return dump({**failure, "data": None, "cause": None, "context": None}, limits)
 
 
-def scrubbed_failure(failure: Json, settings: Settings) -> Json:
-    """Return a failure that another program wrote, without the secrets of ``settings``."""
+def scrubbed_failure(failure: Json, settings: Settings, is_proof: bool = True) -> Json:
+    """Return a failure that another program wrote, without the secrets of ``settings``.
+
+    Without ``is_proof``, also without the mark that nothing was sent.
+    """
     found = _loaded(failure)
+    if not is_proof:
+        found.pop(_UNSENT, None)
     scrubbed = {name: settings.scrub_value(one) for name, one in found.items()}
     return _dumped({**scrubbed, "type": _type_name(str(found.get("type", "")), settings), _EXACT: True})
 
@@ -139,9 +144,12 @@ def exact_failure(failure: Json) -> Json:
     return _dumped({**_loaded(failure), _EXACT: True})
 
 
-def mark_undone(failure: Json) -> Json:
-    """Return the failure of an effect, marked that certainly nothing was done."""
-    return _dumped({**_loaded(failure), _UNDONE: True})
+def mark_undone(failure: Json, *, is_unsent: bool = False) -> Json:
+    """Return the failure of an effect, marked that certainly nothing was done; ``is_unsent``: nor was anything sent.
+
+    ``may_be_redriven`` reads the marks.
+    """
+    return _dumped({**_loaded(failure), _UNDONE: True, **({_UNSENT: True} if is_unsent else {})})
 
 
 def is_undone(failure: Json) -> bool:

@@ -54,8 +54,8 @@ class CallRecord:
     status: str = "started"
     attempts: list[Attempt] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
-    """By kind: model, policy and tool calls of a decision, semantics and keys of an effect, deadline of a gate, the
-    signal that was received and who sent it, …"""
+    """The requests before the present one (``asked_before``); by kind: model, policy and tool calls of a decision,
+    semantics and keys of an effect, deadline of a gate, the signal that was received and who sent it, …"""
 
     @property
     def last(self) -> Attempt:
@@ -183,6 +183,9 @@ class CallTable:
         if one is None or number <= one.last.number:
             one = self._open[body.key] = CallRecord(body.key, kind, body.name, entry.seq or 0, given, facts=facts)
             self.found.append(one)
+        elif kind in ("step", "decision") and given != one.input:  # a redrive let it be asked something else
+            one.facts["asked_before"] = [*one.facts.get("asked_before", ()), one.input]
+            one.input = given
         one.facts |= facts
         one.attempts.append(Attempt(number, entry.id, getattr(body, "started_at_us", entry.ts)))
         if isinstance(body, b.Sampled):

@@ -35,7 +35,7 @@ from seekpoint.producers.durable.replay.scopes import (
     parent_scope,
 )
 from seekpoint.schemas.errors import EffectHeld, Refused, ReplayDivergence
-from seekpoint.schemas.state.calls import turn_of
+from seekpoint.schemas.state.calls import is_open_to_requests, turn_of
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.branches.recorded_answers import RecordedAnswers
@@ -136,6 +136,9 @@ class HistoryMatcher(RecordedScopes):
         record = self.records.get(key)
         # The common case first: a hundred thousand remembered calls are to be found in a second.
         if record is None or record.position != position or record.digest != digest or record.kind != kind:
+            if record is not None and record.position == position and is_open_to_requests(record, kind):
+                self._take(key)
+                return _place(CallPlace, (key, position, record, scope))
             difference = self._difference(scope, key, position, kind, digest, record) if self._left or record else None
             if difference is not None:
                 raise self._diverged(difference)
@@ -262,6 +265,8 @@ class HistoryMatcher(RecordedScopes):
         if found is not None:
             return self._found(found, scope)
         record = self.records.get(key)
+        if record is not None and key not in self._read and is_open_to_requests(record, kind):
+            return self._found(key, scope)
         if kind == "effect" and (done := self._index.done_instead(key)) is not None:
             was = self.records[done]
             raise self._diverged(Difference(key, position, "input", was.digest, digest, self.entry_seq(was)))

@@ -15,7 +15,7 @@ from seekpoint.consumers.recovery.process_history import newest_entry
 from seekpoint.producers.durable.effects.compensation_names import UNDO
 from seekpoint.producers.durable.waits.gate_calls import verdict_of
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import GateNotOpen, ProcessFinished, SeekpointError, UnknownProcess
+from seekpoint.schemas.errors import GateNotOpen, ProcessFinished, Refused, SeekpointError, UnknownProcess
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.clock import iso_time
 
@@ -37,11 +37,22 @@ class OpenGate(FrozenStruct, frozen=True):
     prompt: Any
     deadline_us: int | None
     seq: int
+    refused: str | None = None
+    """Why its newest answer was refused."""
 
 
-def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:
-    """Return the payload of a signal that approves or denies."""
-    return {"approved": is_approved} if reason is None else {"approved": is_approved, "reason": reason}
+def verdict_payload(is_approved: bool, reason: str | None, payload: Any = None) -> dict[str, Any]:
+    """Return the payload of a signal that approves or denies, with ``payload`` (an object, or None) in it.
+
+    Raises ``Refused`` for another payload, and for one that has a verdict of its own.
+    """
+    if payload is not None and (not isinstance(payload, dict) or {"approved", "reason"} & payload.keys()):
+        raise Refused(
+            "the payload of a verdict is an object without the keys approved and reason",
+            hint="another payload is a signal: seekpoint signal PROCESS_ID GATE JSON",
+        )  # fmt: skip
+    verdict = {"approved": is_approved} if reason is None else {"approved": is_approved, "reason": reason}
+    return {**(payload or {}), **verdict}
 
 
 def open_gates(state: State) -> list[OpenGate]:
@@ -56,7 +67,11 @@ def open_gates(state: State) -> list[OpenGate]:
         if call.kind == "gate" and call.status == "started" and key.startswith(scope):
             facts = call.facts
             prompt = orjson.loads(facts.get("prompt", "null"))
-            found.append(OpenGate(key, facts["name"], prompt, facts.get("deadline_us"), state.entry_seq(call)))
+            found.append(
+                OpenGate(
+                    key, facts["name"], prompt, facts.get("deadline_us"), state.entry_seq(call), facts.get("refused")
+                )
+            )
     return sorted(found, key=lambda gate: state.calls[gate.key].seq)
 
 

@@ -30,7 +30,7 @@ from seekpoint.schemas.values.json_values import dump, load
 if TYPE_CHECKING:
     from seekpoint.schemas.values.value_types import ValueType
 
-__all__ = ["GateCalls", "open_gate", "verdict_of"]
+__all__ = ["GateCalls", "open_gate", "refusal_text", "verdict_of"]
 
 
 logger = logging.getLogger("seekpoint.producers")
@@ -69,11 +69,11 @@ class GateCalls(DurableCalls):
         ``{"approved": …}`` approves or denies. The process is ``awaiting`` meanwhile.
 
         ``type``: the payload is checked against that type, and rebuilt as it. A plain yes or no that does not fit it is
-        an answer without payload; any other payload that does not fit raises ``RecordedValueInvalid``, also in every
-        later run. Raises ``Cancelled``, ``ReplayDivergence``.
+        an answer without payload. Any other payload that does not fit is refused: the gate stays open for another one,
+        ``seekpoint gates ls`` has the reason, and so has the log. Raises ``Cancelled``, ``ReplayDivergence``.
         """
         kind = None if type is None else _asked(type)
-        opened = open_gate(self._durable, name, timeout=timeout, prompt=prompt, key=key)
+        opened = open_gate(self._durable, name, timeout=timeout, prompt=prompt, key=key, kind=kind)
         return opened if kind is None else _rebuilt(opened, kind, name, self._durable.process_id)
 
 
@@ -86,18 +86,21 @@ def _asked(annotation: Any) -> ValueType | None:
 async def _rebuilt(opened: Coroutine[Any, Any, GateAnswer], kind: ValueType, name: str, process_id: str) -> GateAnswer:
     """Return the gate's answer with its payload rebuilt."""
     answer = await opened
-    if answer.timed_out or _is_left_out(answer.payload):
-        return answer._replace(payload=None)
-    text, is_bare = dump(answer.payload), _is_bare_verdict(answer.payload)
+    return answer._replace(payload=None if answer.timed_out else _typed(answer.payload, kind, name, process_id))
+
+
+def _typed(said: Any, kind: ValueType, name: str, process_id: str) -> Any:
+    """Return the payload of an answer, rebuilt. Raises ``RecordedValueInvalid``."""
+    if _is_left_out(said):
+        return None
+    text, is_bare = dump(said), _is_bare_verdict(said)
     try:
         payload = kind.rebuilt(text, f"the payload of {name}", process_id=process_id, name=name)
     except RecordedValueInvalid:
         if not is_bare:
             raise
-        payload = None
-    if is_bare and not _is_kept(answer.payload, load(kind.normal(text))):
-        payload = None
-    return answer._replace(payload=payload)
+        return None
+    return None if is_bare and not _is_kept(said, load(kind.normal(text))) else payload
 
 
 def _is_kept(payload: Any, made: Any) -> bool:
@@ -116,7 +119,7 @@ def _is_bare_verdict(payload: Any) -> bool:
 
 def open_gate(
     process: DurableProcess, name: str, *, timeout: float | timedelta | None = None, prompt: Any = None,
-    key: str | None = None,
+    key: str | None = None, kind: ValueType | None = None,
 ) -> Coroutine[Any, Any, GateAnswer]:  # fmt: skip
     """Return the call that ``process.gate`` makes."""
     from seekpoint.producers.durable.call_spans import spanned
@@ -133,15 +136,45 @@ def open_gate(
     record = place.record
     if record is not None:
         if record.status == "succeeded":
-            return process.in_order(place, _recorded, record.output or "{}")
-        run = _Gate(process, place, name, record.facts.get("deadline_us")).run
+            refused = None if kind is None else _refusal_of(process, place, name, kind, record.output or "{}")
+            if refused is None:
+                return process.in_order(place, _recorded, record.output or "{}")
+            run = _Gate(process, place, name, None, kind).run
+            return process.in_order(place, spanned(process, "gate", name, place, text, run), refused)
+        run = _Gate(process, place, name, record.facts.get("deadline_us"), kind).run
         return process.in_order(place, spanned(process, "gate", name, place, text, run))
     deadline_us = None if timeout_us is None else process.clock.now_us() + timeout_us
     opened = b.GateOpened(
         key=place.key, position=place.position, name=name, digest=digest, deadline_us=deadline_us, prompt=text
     )
-    run = _Gate(process, place, name, deadline_us).run
+    run = _Gate(process, place, name, deadline_us, kind).run
     return process.in_order(place, spanned(process, "gate", name, place, text, run), opened)
+
+
+def _refusal_of(
+    process: DurableProcess, place: CallPlace, name: str, kind: ValueType, output: Json
+) -> b.AnswerRefused | None:
+    """Return what opens a gate again whose recorded answer does not fit; None if it fits, or if the code went on.
+
+    Older versions recorded such an answer, and no run got beyond it.
+    """
+    row = orjson.loads(output)
+    if row["outcome"] == "timed_out" or process.matcher.is_replaying or not process.executes(place):
+        return None
+    try:
+        _typed(load(row["payload"]), kind, name, process.process_id)
+    except RecordedValueInvalid as exc:
+        return b.AnswerRefused(place.key, None, refusal_text(process, exc))
+    return None
+
+
+def refusal_text(process: DurableProcess, error: RecordedValueInvalid) -> str:
+    """Return why an answer does not fit, for people: where, and what was expected there."""
+    where = "" if error.path is None else f" at {error.path}"
+    return process.settings.excerpt(f"{error.message}{where}", _REASON_CHARACTERS_MAX)
+
+
+_REASON_CHARACTERS_MAX = 500
 
 
 async def _recorded(output: Json) -> GateAnswer:
@@ -156,8 +189,9 @@ class _Gate(FrozenStruct, frozen=True):
     place: CallPlace
     name: str
     deadline_us: int | None
+    kind: ValueType | None = None
 
-    async def run(self, opened: b.GateOpened | None = None) -> GateAnswer:
+    async def run(self, opened: b.GateOpened | b.AnswerRefused | None = None) -> GateAnswer:
         """Write ``opened``, wait for the signal, and return the answer once it is acknowledged."""
         waiting = self.process.waiting
         with waiting.in_queue(self.name, self.place.key):
@@ -166,6 +200,10 @@ class _Gate(FrozenStruct, frozen=True):
             elif opened is not None:
                 self.process.send(opened)
             item = await waiting.until(self._signal, self.deadline_us)
+            while item is not None and (reason := self._misfit(item)) is not None:
+                logger.warning("%s: an answer to %s is refused: %s", self.process.process_id, self.place.key, reason)
+                self.process.send(b.AnswerRefused(self.place.key, item.id, reason))
+                item = await waiting.until(self._signal, self.deadline_us)
             closed, done = self._close(item)
         await done
         return GateAnswer(closed.outcome, load(closed.payload), closed.actor, closed.reason)
@@ -184,6 +222,16 @@ class _Gate(FrozenStruct, frozen=True):
             logger.warning("%s: the payload for %s was left out: %s", self.process.process_id, self.place.key, exc)
             closed = replace(closed, payload=dump({_LEFT_OUT: type(item.payload).__name__}), reason=None)
             return closed, self.process.sent(closed)
+
+    def _misfit(self, item: MailItem) -> str | None:
+        """Return why a signal is no answer of the type that the code asks for; None if it is one."""
+        if self.kind is None:
+            return None
+        try:
+            _typed(item.payload, self.kind, self.name, self.process.process_id)
+        except RecordedValueInvalid as exc:
+            return refusal_text(self.process, exc)
+        return None
 
     def _signal(self) -> MailItem | None:
         """Return the oldest signal with this gate's key, or with its name if no earlier gate of that name waits."""

@@ -7,6 +7,7 @@ mail at the same place of the program. In other code each ``receive`` takes anot
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from datetime import timedelta
 from types import NoneType
@@ -18,15 +19,18 @@ from seekpoint.producers.durable.call_results import ReceivedSignal
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.waits.gate_calls import refusal_text
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.errors import InvalidName, Refused, ReplayDivergence
+from seekpoint.schemas.errors import InvalidName, RecordedValueInvalid, Refused, ReplayDivergence
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.state_parts import MailItem, mail_item
 from seekpoint.schemas.values.json_values import dump
 
 __all__ = ["ReceiveCalls"]
+
+logger = logging.getLogger("seekpoint.producers")
 
 T = TypeVar("T")
 
@@ -56,9 +60,9 @@ class ReceiveCalls(DurableCalls):
         """Take the oldest external entry (or the oldest signal called ``name``) out of the mailbox; wait for one.
 
         ``type``: return a ``ReceivedSignal`` whose payload is checked against that type, and rebuilt as it. A payload
-        that does not fit is taken all the same, and raises ``RecordedValueInvalid``, also in every later run. The
-        outcome of an effect stays in the mailbox for that effect. While Kafka is silent the wait goes on. Raises
-        ``TimeoutError``, ``InvalidName``.
+        that does not fit is refused, which the log says, and the wait goes on; in code that is no agent's it is taken,
+        and raises ``RecordedValueInvalid``. The outcome of an effect stays in the mailbox for that effect. While Kafka
+        is silent the wait goes on. Raises ``TimeoutError``, ``InvalidName``.
 
         In an agent's code it is a call: the record answers it in every later run, also a time-out. It does not take the
         signal that a gate waits for, and a request to cancel raises ``Cancelled``. The process is ``awaiting``
@@ -80,11 +84,14 @@ class ReceiveCalls(DurableCalls):
             from seekpoint.producers.durable.replay.differences import changed
 
             return changed(process.session, exc, b.Received(name=name))
-        if place.record is not None:
-            text = place.record.output or "null"
-            return _typed(process.in_order(place, _recorded, text, name, timeout_s), kind, process)
-        run = spanned(process, "receive", _CALL, place, None, _Receive(process, place, digest, name).run)
-        return _typed(process.in_order(place, run, timeout_us, timeout_s), kind, process)
+        record, refused = place.record, None
+        if record is not None and record.status == "succeeded":
+            text = record.output or "null"
+            refused = None if kind is None else _refusal_of(process, place, kind, text)
+            if refused is None:
+                return _typed(process.in_order(place, _recorded, text, name, timeout_s), kind, process)
+        run = spanned(process, "receive", _CALL, place, None, _Receive(process, place, digest, name, kind).run)
+        return _typed(process.in_order(place, run, timeout_us, timeout_s, refused), kind, process)
 
 
 class _Kind:
@@ -105,6 +112,14 @@ class _Kind:
         )
         return ReceivedSignal(payload, item.name, item.actor, item.id)
 
+    def misfit(self, item: MailItem, process: DurableProcess) -> str | None:
+        """Return why a signal is not of the type; None if it is."""
+        try:
+            self.signal(item, process.process_id)
+        except RecordedValueInvalid as exc:
+            return refusal_text(process, exc)
+        return None
+
 
 def _typed(
     received: Coroutine[Any, Any, MailItem], kind: _Kind | None, process: DurableProcess
@@ -124,6 +139,18 @@ async def _recorded(text: Json, name: str | None, timeout_s: float | timedelta |
     return mail_item(row)
 
 
+def _refusal_of(process: DurableProcess, place: CallPlace, kind: _Kind, text: Json) -> b.AnswerRefused | None:
+    """Return what opens a ``receive`` again whose recorded mail does not fit; None if it fits, or if the code went on.
+
+    Older versions recorded such mail, and no run got beyond it.
+    """
+    row = orjson.loads(text)
+    if row is None or process.matcher.is_replaying or not process.executes(place):
+        return None
+    reason = kind.misfit(mail_item(row), process)
+    return None if reason is None else b.AnswerRefused(place.key, None, reason)
+
+
 def _timed_out(name: str | None, timeout_s: float | timedelta | None) -> TimeoutError:
     waited = f"{timeout_s}" if isinstance(timeout_s, timedelta) else f"{timeout_s} s"
     return TimeoutError(f"no {'mail' if name is None else f'signal {name[:80]!r}'} came within {waited}")
@@ -136,13 +163,22 @@ class _Receive(FrozenStruct, frozen=True):
     place: CallPlace
     digest: str
     name: str | None
+    kind: _Kind | None = None
 
-    async def run(self, timeout_us: int | None, timeout_s: float | timedelta | None) -> MailItem:
-        """Return the mail once the entry that takes it is acknowledged."""
+    async def run(
+        self, timeout_us: int | None, timeout_s: float | timedelta | None, refused: b.AnswerRefused | None = None
+    ) -> MailItem:
+        """Return the mail once the entry that takes it is acknowledged. ``refused`` drops the recorded one first."""
+        if refused is not None:
+            self.process.send(refused)
         waiting = self.process.waiting
         due_us = None if timeout_us is None else self.process.clock.now_us() + timeout_us
         with waiting.in_queue(self.name, self.place):
             item = await waiting.until(self._mail, due_us)
+            while item is not None and (reason := self._misfit(item)) is not None:
+                logger.warning("%s: mail for %s is refused: %s", self.process.process_id, self.place.key, reason)
+                self.process.send(b.AnswerRefused(self.place.key, item.id, reason))
+                item = await waiting.until(self._mail, due_us)
             done = self.process.sent(self._received(item))  # before another call looks at the mailbox
         await done
         if item is None:
@@ -160,6 +196,9 @@ class _Receive(FrozenStruct, frozen=True):
         if waiting.queues[self.name][0] is not self.place:
             return None
         return next((item for item in waiting.mail if self._is_wanted(item)), None)
+
+    def _misfit(self, item: MailItem) -> str | None:
+        return None if self.kind is None else self.kind.misfit(item, self.process)
 
     def _is_wanted(self, item: MailItem) -> bool:
         if self.name is not None:
