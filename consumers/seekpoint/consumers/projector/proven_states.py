@@ -89,10 +89,11 @@ class ProvenStates:
         recomputed = dict(self._evidence.states(keys, position, self._cache.digests))
         for key in keys:
             found = loaded.states.get(key)
-            if key not in recomputed and found is None:
-                self._note_lost(key)
-            elif key not in recomputed:
-                recomputed[key] = self._unproven(key, found)
+            if key not in recomputed:
+                if found is None:
+                    self._note_lost(key)
+                else:
+                    recomputed[key] = self._unproven(key, found)
             elif key in loaded.damaged or _differ(found, recomputed[key], position):
                 self._report_damage(key, loaded.damaged.get(key, "it differs from checkpoint and log"))
         return recomputed

@@ -373,4 +373,4 @@ def _refuse_damage(found: Located) -> None:
     if isinstance(damage, NewerFormat):
         raise damage
     if damage is not None:
-        raise Unusable(f"{damage.message} (position {damage.position})", is_damage=True)
+        raise Unusable(f"{damage.message} (position {damage.facts.get('position')})", is_damage=True)

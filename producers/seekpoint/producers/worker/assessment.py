@@ -129,12 +129,12 @@ def _failed(state: State, agent: str, now_us: int) -> Assessment:
 def _goes_on(call: Call, agents: Mapping[str, Agent], ended: Collection[str]) -> bool:
     """Whether an open call needs the process to run.
 
-    A timer, a gate and an effect that a person settles do not, nor does a child that some worker runs. A child whose
+    A timer, a gate, a receive whose answer was refused and an effect that a person settles do not, nor does a child that some worker runs. A child whose
     agent this worker does not have runs beside its parent.
     """
     if call.kind == "child":
         return call.facts["agent"] not in agents or call.facts["child_id"] in ended
-    return call.kind not in ("timer", "gate") and call.status not in ("unknown", "stuck")
+    return call.kind not in ("timer", "gate", "receive") and call.status not in ("unknown", "stuck")
 
 
 def _due_us(call: Call) -> int | None:
