@@ -18,8 +18,10 @@ NO_MODEL: Final = object()
 """What ``parts_of`` returns for a value that is no model."""
 
 
-def parts_of(value: Any) -> Any:
+def parts_of(value: Any, only_set: bool = False) -> Any:
     """Return the members of a model as a dict (of a named tuple: a tuple; of an enum: its value); else ``NO_MODEL``.
+
+    ``only_set`` leaves out the members of pydantic models that were not set.
 
     >>> from fractions import Fraction
     >>> Member = Enum("Member", {"FIRST": "f"})
@@ -30,7 +32,7 @@ def parts_of(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_pydantic(kind) and hasattr(kind, "model_dump"):
-        return value.model_dump(mode="python", by_alias=True, round_trip=True, warnings=False)
+        return value.model_dump(mode="python", by_alias=True, round_trip=True, warnings=False, exclude_unset=only_set)
     if hasattr(kind, "__struct_fields__"):
         return _struct_parts(value)
     if hasattr(kind, "__dataclass_fields__"):

@@ -32,7 +32,7 @@ Path = tuple[Any, ...]
 """The path to a value, last step first: ``(step, (step, ()))``. It is formatted only for an error."""
 
 
-def to_tagged(value: object, limits: Limits, with_models: bool = False) -> object:
+def to_tagged(value: object, limits: Limits, with_models: bool | str = False) -> object:
     """Return ``value`` as JSON types. Raises ``UnserializableValue`` or ``LimitExceeded`` with the path.
 
     A model (``models``) is refused too, or with ``with_models`` it becomes the object of its members.
@@ -43,7 +43,7 @@ def to_tagged(value: object, limits: Limits, with_models: bool = False) -> objec
 class _Encoder:
     """The encoder of one value: it counts items and detects cycles."""
 
-    def __init__(self, limits: Limits, with_models: bool) -> None:
+    def __init__(self, limits: Limits, with_models: bool | str) -> None:
         self._with_models = with_models
         self._models_met = 0
         self._depth_max = min(limits.depth, DEPTH_MAX)
@@ -65,7 +65,7 @@ class _Encoder:
             return self._tagged(value, path, depth)
         if kind in _CONTAINERS:
             return self._nested(value, path, depth)
-        if self._with_models and (parts := _parts_of(value)) is not None:
+        if self._with_models and (parts := _parts_of(value, self._with_models == "set")) is not None:
             self._models_met += 1
             return self._nested(value, path, depth, parts)
         raise _unserializable(f"a value of type {kind.__module__}.{kind.__qualname__}", path, advice(value))
@@ -160,11 +160,11 @@ class _Encoder:
             raise LimitExceeded(f"more than {self._items_max} items", path=_format_path(path), limit=self._items_max)
 
 
-def _parts_of(value: object) -> tuple[Any] | None:
+def _parts_of(value: object, only_set: bool = False) -> tuple[Any] | None:
     """Return the parts of a model, as a tuple of one; None if the value is none."""
     from seekpoint.schemas.values.models import NO_MODEL, parts_of  # a program without models starts without
 
-    parts = parts_of(value)
+    parts = parts_of(value, only_set)
     return None if parts is NO_MODEL else (parts,)
 
 

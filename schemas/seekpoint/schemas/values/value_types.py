@@ -20,6 +20,7 @@ import sys
 import types
 from collections import abc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -66,18 +67,26 @@ class ValueType:
         except _MisfitError as exc:
             raise RecordedValueInvalid(self._told(exc, what), **self._facts(exc), **facts) from exc.__cause__
 
-    def checked(self, value: Any, limits: Limits, what: str, **facts: Any) -> tuple[str, Any]:
+    def checked(
+        self, value: Any, limits: Limits, what: str, *, is_result: bool = False, **facts: Any
+    ) -> tuple[str, Any]:
         """Return the text to journal of a new value, and what every reader rebuilds of it.
 
-        Raises ``InvalidValue`` if the value does not fit, or has a member that would be lost, and as ``dump`` does.
+        Members of a pydantic model that were not set stay so in a result, if their defaults tell the same again.
+        Inputs and arguments are compared by texts of all members. Raises ``InvalidValue`` if the value does not fit, or
+        has a member that would be lost, and as ``dump`` does.
         """
-        text = dump(value, limits, True)
+        if is_result:
+            with suppress(_MisfitError):
+                return self._exact(value, dump(value, limits, "set"), True)
         try:
-            made = self._made(load(text))
-            if dump(made, limits, True) != text:
-                _check_nothing_is_lost(value, made, "$")
+            return self._exact(value, dump(value, limits, True), False)
         except _MisfitError as exc:
             raise InvalidValue(self._told(exc, what), **self._facts(exc), **facts) from exc.__cause__
+
+    def _exact(self, value: Any, text: str, with_unset: bool) -> tuple[str, Any]:
+        made = self._made(load(text))
+        _check_nothing_is_lost(value, made, "$", with_unset)
         return text, made
 
     def normal(self, text: str) -> str:
@@ -235,26 +244,38 @@ def _keep_members(value: Any, made: Any) -> None:
         _keep_members(one, other)
 
 
-def _check_nothing_is_lost(value: Any, made: Any, path: str) -> None:
+def _check_nothing_is_lost(value: Any, made: Any, path: str, with_unset: bool) -> None:
     """Raise ``_MisfitError`` for a member of ``value`` that is not in what was made of it."""
     if type(value) is dict and type(made) is dict:
         for key, item in value.items():
             if key in made:
-                _check_nothing_is_lost(item, made[key], path + _step(key))
+                _check_nothing_is_lost(item, made[key], path + _step(key), with_unset)
     elif type(value) is dict:
-        _check_members(value, made, path)
+        _check_members(value, made, path, with_unset)
     elif type(value) in (list, tuple) and isinstance(made, list | tuple):
         for at, (one, other) in enumerate(zip(value, made, strict=False)):
-            _check_nothing_is_lost(one, other, f"{path}[{at}]")
+            _check_nothing_is_lost(one, other, f"{path}[{at}]", with_unset)
+    elif type(value) in (set, frozenset) and any(parts_of(one) is not NO_MODEL for one in value):
+        if value != made or {type(one) for one in value} != {type(one) for one in made}:
+            raise _MisfitError(f"the members would come back as others: {made!r:.200}", path)
     elif parts_of(value) is not NO_MODEL:
-        _check_model(value, made, path)
+        _check_model(value, made, path, with_unset)
 
 
-def _check_members(value: dict[str, Any], made: Any, path: str) -> None:
+def _check_members(value: dict[str, Any], made: Any, path: str, with_unset: bool) -> None:
     names = encoded_names(type(made))
     if names is None:  # pydantic: the model says itself which members it ignores
-        return
-    config = getattr(type(made), "__struct_config__", None)
+        fields = getattr(type(made), "model_fields", {})
+        names = {name: name if name in value else str(one.alias) for name, one in fields.items()}
+    else:
+        _check_known(value, type(made), names, path)
+    for attribute, name in names.items():
+        if name in value:
+            _check_nothing_is_lost(value[name], getattr(made, attribute), path + _step(name), with_unset)
+
+
+def _check_known(value: dict[str, Any], kind: Any, names: dict[str, str], path: str) -> None:
+    config = getattr(kind, "__struct_config__", None)
     known = {*names.values(), None if config is None else config.tag_field}
     for key in value:
         if key not in known:
@@ -262,21 +283,59 @@ def _check_members(value: dict[str, Any], made: Any, path: str) -> None:
 
             near = get_close_matches(key, names.values(), 1)
             raise _MisfitError(
-                f"{_shown(type(made))} has no member {key[:80]!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                f"{_shown(kind)} has no member {key[:80]!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
                 path + _step(key),
             )
-    for attribute, name in names.items():
-        if name in value:
-            _check_nothing_is_lost(value[name], getattr(made, attribute), path + _step(name))
 
 
-def _check_model(value: Any, made: Any, path: str) -> None:
+def _check_model(value: Any, made: Any, path: str, with_unset: bool) -> None:
     kind = type(value)
-    if type(made) is not kind:
+    if _class_of(made) is not _class_of(value):
         raise _MisfitError(f"a {_shown(kind)} would come back as a {_shown(type(made))}", path)
+    if is_pydantic(kind) and hasattr(kind, "model_fields"):
+        _check_pydantic(value, made, path, with_unset)
+        return
+    names = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
+    for name in (*names, *getattr(kind, "_fields", ())):
+        one, other = getattr(value, name, None), getattr(made, name, None)
+        _check_nothing_is_lost(one, other, path + _step(name), with_unset)
     has_equality = getattr(kind, "__eq__", None) is not getattr(object, "__eq__", None)
     if has_equality and made != value:
         raise _MisfitError(f"the {_shown(kind)} would come back as another one: {made!r:.200}", path)
+
+
+def _class_of(value: Any) -> Any:
+    """Return the class of a value; of a generic model of pydantic, the one without its parameters."""
+    kind = type(value)
+    return getattr(kind, "__pydantic_generic_metadata__", {}).get("origin") or kind
+
+
+def _check_pydantic(value: Any, made: Any, path: str, with_unset: bool) -> None:
+    """Compare fields, further members and private ones; which were set too, where the text tells that."""
+    names = {*type(value).model_fields}
+    for inside in ("__dict__", "__pydantic_extra__", "__pydantic_private__"):
+        members, others = (getattr(one, inside, None) or {} for one in (value, made))
+        for name, member in members.items():
+            if inside == "__dict__" and name not in names:  # cached properties, and what a library puts there
+                continue
+            at = path + _step(name)
+            _check_nothing_is_lost(member, others.get(name), at, with_unset)
+            if not _is_same(member, others.get(name)):
+                raise _MisfitError(f"{member!r:.100} would come back as {others.get(name)!r:.100}", at)
+    if with_unset and value.model_fields_set != made.model_fields_set:
+        raise _MisfitError("other members would count as set", path)
+
+
+def _is_same(value: Any, made: Any) -> bool:
+    """Whether members are equal, or are objects of one class that are only equal to themselves, as locks are."""
+    if type(value) is type(made) and isinstance(value, dict):
+        return value.keys() == made.keys() and all(_is_same(value[key], made[key]) for key in value)
+    if type(value) is type(made) and isinstance(value, list | tuple):
+        return len(value) == len(made) and all(map(_is_same, value, made))
+    if _class_of(value) is _class_of(made) and parts_of(value) is not NO_MODEL:
+        return True  # its members were compared
+    is_identity = type(value).__eq__ is object.__eq__ and type(value) is type(made)
+    return is_identity or bool(value == made)
 
 
 # --- annotations

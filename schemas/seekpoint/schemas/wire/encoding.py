@@ -62,7 +62,7 @@ def _surrogate_in(value: Any, path: str) -> str:
     """Return the path to a text that UTF-8 cannot carry, or an empty one. Fields of the body have no prefix."""
     if isinstance(value, str):
         return "" if value == value.encode("utf-8", "ignore").decode() else path
-    names = getattr(value, "_fields", None) or getattr(value, "__struct_fields__", ())
+    names: tuple[str, ...] = getattr(value, "_fields", ()) or getattr(value, "__struct_fields__", ())
     items = [(f"{path}.{name}".replace("$.body", "$"), getattr(value, name)) for name in names]
     if isinstance(value, Mapping):
         items = [(f"{path}[{key!a}]", part) for key, item in value.items() for part in (key, item)]

@@ -99,7 +99,7 @@ def failure_text(
 
 
 def _failure(error: BaseException, settings: Settings, depth: int = 0) -> dict[str, Any]:
-    failure = {
+    failure: dict[str, Any] = {
         "type": _type_name(class_name(type(error)), settings),
         "message": message_of(error, settings),
         "data": _data(error, settings),

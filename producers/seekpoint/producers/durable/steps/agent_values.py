@@ -128,7 +128,8 @@ def journaled_result(agent: Agent[Any, Any], value: Any, limits: Limits, process
     kind = agent.types.output
     if kind is None:
         return dump(value, limits)
-    return kind.checked(value, limits, f"the result of {agent.name}", agent=agent.name, process_id=process_id)[0]
+    what = f"the result of {agent.name}"
+    return kind.checked(value, limits, what, is_result=True, agent=agent.name, process_id=process_id)[0]
 
 
 def rebuilt_result(agent: Agent[Any, Any], text: Json, process_id: str | None = None) -> Any:

@@ -343,7 +343,9 @@ def journaled(
     """
     try:
         if kind is not None:
-            return kind.checked(value, process.limits, f"the result of {key}", process_id=process.process_id, key=key)
+            return kind.checked(
+                value, process.limits, f"the result of {key}", is_result=True, process_id=process.process_id, key=key
+            )
         text = dump(value, process.limits)
         return text, load(text)
     except (UnserializableValue, LimitExceeded) as exc:
