@@ -78,15 +78,15 @@ class ValueType:
         """
         if is_result:
             with suppress(_MisfitError):
-                return self._exact(value, dump(value, limits, "set"), True)
+                return self._exact(value, dump(value, limits, "set"))
         try:
-            return self._exact(value, dump(value, limits, True), False)
+            return self._exact(value, dump(value, limits, True))
         except _MisfitError as exc:
             raise InvalidValue(self._told(exc, what), **self._facts(exc), **facts) from exc.__cause__
 
-    def _exact(self, value: Any, text: str, with_unset: bool) -> tuple[str, Any]:
+    def _exact(self, value: Any, text: str) -> tuple[str, Any]:
         made = self._made(load(text))
-        _check_nothing_is_lost(value, made, "$", with_unset)
+        _check_nothing_is_lost(value, made, "$")
         return text, made
 
     def normal(self, text: str) -> str:
@@ -244,25 +244,25 @@ def _keep_members(value: Any, made: Any) -> None:
         _keep_members(one, other)
 
 
-def _check_nothing_is_lost(value: Any, made: Any, path: str, with_unset: bool) -> None:
+def _check_nothing_is_lost(value: Any, made: Any, path: str) -> None:
     """Raise ``_MisfitError`` for a member of ``value`` that is not in what was made of it."""
     if type(value) is dict and type(made) is dict:
         for key, item in value.items():
             if key in made:
-                _check_nothing_is_lost(item, made[key], path + _step(key), with_unset)
+                _check_nothing_is_lost(item, made[key], path + _step(key))
     elif type(value) is dict:
-        _check_members(value, made, path, with_unset)
+        _check_members(value, made, path)
     elif type(value) in (list, tuple) and isinstance(made, list | tuple):
         for at, (one, other) in enumerate(zip(value, made, strict=False)):
-            _check_nothing_is_lost(one, other, f"{path}[{at}]", with_unset)
+            _check_nothing_is_lost(one, other, f"{path}[{at}]")
     elif type(value) in (set, frozenset) and any(parts_of(one) is not NO_MODEL for one in value):
         if value != made or {type(one) for one in value} != {type(one) for one in made}:
             raise _MisfitError(f"the members would come back as others: {made!r:.200}", path)
     elif parts_of(value) is not NO_MODEL:
-        _check_model(value, made, path, with_unset)
+        _check_model(value, made, path)
 
 
-def _check_members(value: dict[str, Any], made: Any, path: str, with_unset: bool) -> None:
+def _check_members(value: dict[str, Any], made: Any, path: str) -> None:
     names = encoded_names(type(made))
     if names is None:  # pydantic: the model says itself which members it ignores
         fields = getattr(type(made), "model_fields", {})
@@ -271,7 +271,7 @@ def _check_members(value: dict[str, Any], made: Any, path: str, with_unset: bool
         _check_known(value, type(made), names, path)
     for attribute, name in names.items():
         if name in value:
-            _check_nothing_is_lost(value[name], getattr(made, attribute), path + _step(name), with_unset)
+            _check_nothing_is_lost(value[name], getattr(made, attribute), path + _step(name))
 
 
 def _check_known(value: dict[str, Any], kind: Any, names: dict[str, str], path: str) -> None:
@@ -288,17 +288,17 @@ def _check_known(value: dict[str, Any], kind: Any, names: dict[str, str], path: 
             )
 
 
-def _check_model(value: Any, made: Any, path: str, with_unset: bool) -> None:
+def _check_model(value: Any, made: Any, path: str) -> None:
     kind = type(value)
     if _class_of(made) is not _class_of(value):
         raise _MisfitError(f"a {_shown(kind)} would come back as a {_shown(type(made))}", path)
     if is_pydantic(kind) and hasattr(kind, "model_fields"):
-        _check_pydantic(value, made, path, with_unset)
+        _check_pydantic(value, made, path)
         return
-    names = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
+    names: tuple[str, ...] = getattr(kind, "__struct_fields__", ()) or tuple(getattr(kind, "__dataclass_fields__", ()))
     for name in (*names, *getattr(kind, "_fields", ())):
         one, other = getattr(value, name, None), getattr(made, name, None)
-        _check_nothing_is_lost(one, other, path + _step(name), with_unset)
+        _check_nothing_is_lost(one, other, path + _step(name))
     has_equality = getattr(kind, "__eq__", None) is not getattr(object, "__eq__", None)
     if has_equality and made != value:
         raise _MisfitError(f"the {_shown(kind)} would come back as another one: {made!r:.200}", path)
@@ -310,8 +310,8 @@ def _class_of(value: Any) -> Any:
     return getattr(kind, "__pydantic_generic_metadata__", {}).get("origin") or kind
 
 
-def _check_pydantic(value: Any, made: Any, path: str, with_unset: bool) -> None:
-    """Compare fields, further members and private ones; which were set too, where the text tells that."""
+def _check_pydantic(value: Any, made: Any, path: str) -> None:
+    """Compare fields, further members and private ones."""
     names = {*type(value).model_fields}
     for inside in ("__dict__", "__pydantic_extra__", "__pydantic_private__"):
         members, others = (getattr(one, inside, None) or {} for one in (value, made))
@@ -319,11 +319,9 @@ def _check_pydantic(value: Any, made: Any, path: str, with_unset: bool) -> None:
             if inside == "__dict__" and name not in names:  # cached properties, and what a library puts there
                 continue
             at = path + _step(name)
-            _check_nothing_is_lost(member, others.get(name), at, with_unset)
+            _check_nothing_is_lost(member, others.get(name), at)
             if not _is_same(member, others.get(name)):
                 raise _MisfitError(f"{member!r:.100} would come back as {others.get(name)!r:.100}", at)
-    if with_unset and value.model_fields_set != made.model_fields_set:
-        raise _MisfitError("other members would count as set", path)
 
 
 def _is_same(value: Any, made: Any) -> bool:
@@ -334,7 +332,7 @@ def _is_same(value: Any, made: Any) -> bool:
         return len(value) == len(made) and all(map(_is_same, value, made))
     if _class_of(value) is _class_of(made) and parts_of(value) is not NO_MODEL:
         return True  # its members were compared
-    is_identity = type(value).__eq__ is object.__eq__ and type(value) is type(made)
+    is_identity = getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None) and type(value) is type(made)
     return is_identity or bool(value == made)
 
 

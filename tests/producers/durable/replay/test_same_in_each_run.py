@@ -266,13 +266,15 @@ class Stopped(Exception):
 
 async def each_run(main: Callable[[Process, list[Any]], Any], *, is_checked: bool = True) -> list[list[Any]]:
     """Return what ``main`` saw in the first run, in a replay, and in a replay check, which must report nothing."""
-    log, seen = MemoryLog(), []
+    log = MemoryLog()
+    seen: list[list[Any]] = []
 
     @agent("main")
     async def code(process: Process, _: Any) -> None:
-        seen.append(mine := [])
+        mine: list[Any] = []
+        seen.append(mine)
         await main(process, mine)
-        await process.step("end", repr, repr(mine))
+        await process.step("end", str, repr(mine))
         if len(seen) < 2:
             raise Stopped
 
