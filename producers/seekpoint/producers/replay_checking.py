@@ -24,7 +24,7 @@ from seekpoint.producers.durable.steps.agent_values import is_same_result, journ
 from seekpoint.producers.process import Process, ProcessNode
 from seekpoint.producers.sync_process import run_in_thread
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.errors import Cancelled, Refused, ReplayDivergence, SeekpointError
+from seekpoint.schemas.errors import Cancelled, EffectHeld, Refused, ReplayDivergence, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.calls import turn_of
 from seekpoint.schemas.values.json_values import load
@@ -206,14 +206,16 @@ class _Check:
             error = asyncio.CancelledError() if code.cancelled() else code.exception()
         if matcher is not None and matcher.divergence is not None:
             return self._found("call", self._divergence(matcher.divergence))
-        if isinstance(error, ReplayDivergence):
+        if isinstance(error, ReplayDivergence | EffectHeld):
             return self._found("call", self._divergence(error))
         if not code.done():
             assert self._process is not None
             return self._ended_at(self._process.session.ends[0])
         return self._raised(error) if error is not None else self._returned(code.result())
 
-    def _divergence(self, error: ReplayDivergence) -> Divergence:
+    def _divergence(self, error: ReplayDivergence | EffectHeld) -> Divergence:
+        if isinstance(error, EffectHeld):  # the code came to a new effect, and did not make a recorded one again
+            return Divergence("order", error.missing, None, _shown(error.missing), _shown(error.key))
         difference = error.difference
         if difference is None:  # the code did not await the call, or there was nothing to await
             difference = difference_from((entry.body for entry in self._run.entries), error)

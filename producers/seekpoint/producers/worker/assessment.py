@@ -129,8 +129,8 @@ def _failed(state: State, agent: str, now_us: int) -> Assessment:
 def _goes_on(call: Call, agents: Mapping[str, Agent], ended: Collection[str]) -> bool:
     """Whether an open call needs the process to run.
 
-    A timer, a gate, a receive whose answer was refused and an effect that a person settles do not, nor does a child that some worker runs. A child whose
-    agent this worker does not have runs beside its parent.
+    A timer, a gate, a receive whose answer was refused and an effect that a person settles do not, nor does a child
+    that some worker runs. A child whose agent this worker does not have runs beside its parent.
     """
     if call.kind == "child":
         return call.facts["agent"] not in agents or call.facts["child_id"] in ended

@@ -308,8 +308,7 @@ def _control(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     if entry.id in draft.remembered:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
-    is_redrive = isinstance(body, b.RedriveRequested)
-    if draft.finished or _is_shared(entry) or (is_redrive and not _are_keys(body.effects)):
+    if draft.finished or _is_shared(entry) or (isinstance(body, b.RedriveRequested) and not _are_keys(body.effects)):
         draft.refused_externals += 1
         return Verdict.REFUSED
     remember(draft, entry.id)

@@ -79,7 +79,7 @@ def test_a_gate_is_denied_with_an_answer(browser: Browser, acting: Served, journ
     browser.one("[name=reason]").send_keys("too much")
     deny = browser.one('button[data-act="/api/deny"]')
     deny.click()
-    browser.until(lambda: "the answer is a JSON object" in browser.text(".plan [role=alert]"))
+    browser.until(lambda: "the payload of a verdict is an object" in browser.text(".plan [role=alert]"))
     browser.problems()
     browser.one("[name=answer]").clear()
     browser.one("[name=answer]").send_keys('{"at_most": 5}')

@@ -146,7 +146,7 @@ def test_no_record_reaches_into_a_builtin_of_c(name: str, arguments: list[Any], 
 
 def test_a_new_builtin_with_a_layout_of_its_own_is_not_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not in the list keeps fields that nobody has checked."""
-    monkeypatch.delitem(failure_classes._MEMBERS, OSError)  # type: ignore[attr-defined]
+    monkeypatch.delitem(failure_classes._MEMBERS, OSError)
     assert type(recorded_failure(recorded("builtins:OSError", args=[2, "no"]))) is StepFailed
 
 

@@ -114,6 +114,7 @@ class TestSignals:
             assert (first.approved, second.approved) == (True, True)
             SEEN.append((first.payload, second.payload))
             last = await process.gate("last", type=Verdict)
+            assert last.payload is not None
             return [last.payload.amount]
 
         await node.signal("p", "go", Verdict(True, Decimal(5)))
@@ -142,7 +143,7 @@ class TestSignals:
         @agent("waits")
         async def newer(process: Process, given: Any) -> Any:
             if kind == "gate":
-                return (await process.gate("go", timeout=60, type=Item)).payload.name
+                return (await process.gate("go", timeout=60, type=Item)).payload.name  # type: ignore[union-attr]
             return (await process.receive("go", type=Item)).payload.name
 
         await node.signal("p", "go", {"name": 5})
@@ -166,7 +167,7 @@ class TestSignals:
 
         @agent("waits")
         async def run(process: Process, given: Any) -> str:
-            return (await process.gate("go", type=Item)).payload.name
+            return (await process.gate("go", type=Item)).payload.name  # type: ignore[union-attr]
 
         await node.signal("p", "go", {"name": 5})
         for _ in range(2):

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
@@ -121,7 +122,7 @@ def in_context() -> None:
 
 
 ERRORS: dict[str, Callable[[], Exception]] = {
-    **{kind.__name__: (lambda kind=kind: kind("no", 7)) for kind in (
+    **{kind.__name__: partial(kind, "no", 7) for kind in (
         Exception, ValueError, TypeError, KeyError, IndexError, LookupError, RuntimeError, NotImplementedError,
         RecursionError, ArithmeticError, ZeroDivisionError, OverflowError, AssertionError, AttributeError, NameError,
         EOFError, BufferError, MemoryError, SystemError, ReferenceError, UserWarning, UnicodeError, StopAsyncIteration,

@@ -86,7 +86,7 @@ def _left_out(may_not: dict[str, str]) -> Iterator[PlanLine]:
 
 def _checked(target: CommandTarget, verb: Verb, ids: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return what each process depends on, and why others are left out. Blocks."""
-    from seekpoint.schemas.errors import SeekpointError
+    from seekpoint.schemas.errors import Refused, SeekpointError
 
     may: dict[str, str] = {}
     may_not: dict[str, str] = {}
@@ -94,6 +94,8 @@ def _checked(target: CommandTarget, verb: Verb, ids: list[str]) -> tuple[dict[st
         for process_id, found in target.recoverer.recover_many(some, must_be_current=True).items():
             try:
                 facts = {**verb.facts(process_id, found.state), **standing(found.state)}
+                if facts.get("failure", "") is None:  # a redrive of many is for those that failed
+                    raise Refused("the run of the process did not fail", process_id=process_id)
             except SeekpointError as exc:
                 may_not[process_id] = exc.message.removesuffix(", nothing was sent")
             else:

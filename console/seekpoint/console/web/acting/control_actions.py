@@ -162,12 +162,18 @@ RESUME = Verb(
     name="resume", past="resumed", facts=_resume_facts, lines=_resume_lines,
     send=lambda client, process_id, request, actor: client.resume(process_id, request.reason, actor=actor),
 )  # fmt: skip
+
+
+async def _send_redrive(client: Client, process_id: str, request: Any, actor: str) -> bytes:
+    effects = _effect_of(request)
+    sent = await client.redrive(process_id, request.reason, in_doubt=request.in_doubt, effects=effects, actor=actor)
+    assert sent is not None  # as in a dry run only
+    return sent
+
+
 REDRIVE = Verb(
     name="redrive", past="redriven", facts=_redrive_facts, lines=_redrive_lines,
-    send=lambda client, process_id, request, actor: client.redrive(
-        process_id, request.reason, in_doubt=request.in_doubt, effects=_effect_of(request),
-        actor=actor,
-    ),
+    send=_send_redrive,
 )  # fmt: skip
 
 _SUMMARIES = {

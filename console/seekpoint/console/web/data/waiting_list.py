@@ -31,6 +31,8 @@ class GateRow(FrozenStruct, frozen=True, kw_only=True):
     prompt: Any
     deadline: str | None
     seq: int
+    refused: str | None = None
+    """Why its newest answer was refused."""
 
     @property
     def question(self) -> str:
