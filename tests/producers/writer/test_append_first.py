@@ -49,6 +49,7 @@ async def test_an_owner_that_writes_nothing_learns_of_its_successor_in_time(monk
         async with asyncio.timeout(10):
             while not read:  # noqa: ASYNC110  # no event for it
                 await asyncio.sleep(0.05)
+        assert read
 
 
 def _noting(read: list[object]):  # type: ignore[no-untyped-def]  # the coroutine function of a method
