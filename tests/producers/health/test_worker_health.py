@@ -212,7 +212,9 @@ async def test_a_worker_is_ready_once_it_knows_its_partitions(log: MemoryLog, mo
     known = threading.Event()
     recover = worker._runtime.recovery.blocking.recover_partition
     monkeypatch.setattr(
-        worker._runtime.recovery.blocking, "recover_partition", lambda *given: (known.wait(60), recover(*given))[1]
+        worker._runtime.recovery.blocking,
+        "recover_partition",
+        lambda *given, **options: (known.wait(60), recover(*given, **options))[1],
     )
     stop = asyncio.Event()
     running = asyncio.create_task(worker.run(stop))

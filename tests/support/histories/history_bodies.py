@@ -154,7 +154,10 @@ def _ends(draft: Draft, key: str, call: Call, number: int) -> Sequence[b.Body]:
         "step": (b.StepEnded(key, at, outcome, str(number)), b.StepEnded(key, at, "retry")),
         "decision": (b.DecisionMade(key, at, outcome, '"yes"', model="m", cost_usd="0.1"),),
         "timer": (b.TimerFired(key, 5),),
-        "gate": (b.GateResolved(key, "signalled", waiting, "1", "ann"),),
+        "gate": (
+            b.GateResolved(key, "signalled", waiting, "1", "ann"),
+            b.AnswerRefused(key=key, external_id=waiting, reason="no number"),
+        ),
         "child": (b.ChildEnded(key, outcome, "1"),),
         "effect": (b.EffectSettled(key, at, outcome, "1", external_id=waiting),),
     }
