@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.output import fail, say
-from seekpoint.schemas.values.process_ids import pasted
+from seekpoint.console.render.output import fail, pasted, say
 
 if TYPE_CHECKING:
     from seekpoint.schemas.errors import SeekpointError

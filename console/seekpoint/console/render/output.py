@@ -20,6 +20,7 @@ __all__ = [
     "emit_json_list",
     "fail",
     "is_abandoned",
+    "pasted",
     "ranges",
     "report_incomplete",
     "say",
@@ -52,6 +53,13 @@ def _unsafe_characters() -> re.Pattern[str]:
     from seekpoint.schemas.values.process_ids import INVISIBLE  # importing it takes half of the time of --help
 
     return re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]")
+
+
+def pasted(*texts: object) -> str:
+    """Return ids and names as a shell takes them. A command's help does not load the module that knows how."""
+    from seekpoint.schemas.values.process_ids import pasted as quoted
+
+    return quoted(*texts)
 
 
 def emit(line: str = "") -> None:

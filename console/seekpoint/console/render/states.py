@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from seekpoint.console.render.output import counted
+from seekpoint.console.render.output import counted, pasted
 from seekpoint.console.render.tables import Column
 from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.errors import FoldUnavailable
@@ -18,7 +18,6 @@ from seekpoint.schemas.folds import registered
 from seekpoint.schemas.state.process_state import COUNTERS, State
 from seekpoint.schemas.values.clock import iso_time
 from seekpoint.schemas.values.json_values import dump
-from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recovery_report import Recovered, Report

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from seekpoint.schemas.config.private_files import open_private
-from seekpoint.schemas.errors import Refused
-
 __all__ = ["write_content"]
 
 
 def write_content(path: Path, data: bytes, *, overwrite: bool) -> None:
     """Write a file that only its owner can read, never through a link. Raises ``Refused``."""
+    from seekpoint.schemas.config.private_files import open_private
+    from seekpoint.schemas.errors import Refused
+
     try:
         descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | (0 if overwrite else os.O_EXCL))
         with os.fdopen(descriptor, "wb") as file:

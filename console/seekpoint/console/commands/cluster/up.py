@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seekpoint.console.render.output import emit, emit_json, say
+from seekpoint.console.render.output import emit, emit_json, pasted, say
 from seekpoint.console.render.progress import SetupBar
 from seekpoint.console.services.arguments.target import home
-from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.compose import LocalCluster

@@ -7,10 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, say
+from seekpoint.console.render.output import clean, emit, emit_json, emit_json_list, pasted, say
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader, Floor

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from seekpoint.console.render.output import emit_json, say
+from seekpoint.console.render.output import emit_json, pasted, say
 from seekpoint.console.services.arguments.options import AsJson, ProcessId
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.content_files import write_content
-from seekpoint.schemas.values.process_ids import pasted
 
 __all__ = ["attachment"]
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.render.call_errors import error_text
-from seekpoint.console.render.output import clean, emit, emit_json, is_abandoned, say
+from seekpoint.console.render.output import clean, emit, emit_json, is_abandoned, pasted, say
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.histories.process_scan import entries_of
-from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

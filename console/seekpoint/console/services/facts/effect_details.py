@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.schemas.values.process_ids import pasted
+from seekpoint.console.render.output import pasted
 
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
