@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from masking_examples import mask
 from seekpoint.adapters.models.stream_coding import EventDecoder, EventEncoder
+from seekpoint.consumers.staging.masks.mask_matching import Matching
 
 EMAIL = r"[\w.+-]+@[\w-]+\.\w+"
 IBAN = r"DE\d{20}"
@@ -139,3 +140,13 @@ def test_a_text_on_which_a_search_takes_too_long_is_masked_whole(regex: str, tai
     assert time.process_time() - started < 2.0
     assert "aaa" not in json.dumps(masked)
     assert masking.text("an honest text", ("context",)) == "an honest text"
+
+
+@pytest.mark.filterwarnings("ignore:Possible nested set")
+def test_a_pattern_means_what_it_means_to_re() -> None:
+    """The package regex has other numbers for the flags, and a newer syntax of its own."""
+    matching = Matching()
+    for pattern in ("(?a)[[a-z]+", r"(?a)\w+", "(?i)STRASSE", "(?s)a.b", "(?x) a b"):
+        for text in ("[abc", "jürgen", "strasse straße", "a\nb", "ab"):
+            expected = [match.span() for match in re.finditer(pattern, text)]
+            assert matching.spans(re.compile(pattern), text) == expected, (pattern, text)

@@ -32,9 +32,9 @@ __all__ = [
     "Floor",
     "PartitionHeads",
     "digest_of",
+    "not_null",
     "read_heads",
     "seek_point",
-    "written",
 ]
 
 FLOOR_KEY = b"\x00floor"
@@ -229,12 +229,12 @@ class PartitionHeads(msgspec.Struct):
         """
         try:
             if key == FLOOR_KEY:
-                floor = Floor.from_bytes(written(value))
+                floor = Floor.from_bytes(not_null(value))
                 if topic_id not in (None, floor.topic_id):
                     raise JournalMismatch("a floor of another journal topic", found=floor.topic_id)
                 self.floor = floor
             elif is_process_key(key):  # under no other key there is a process, and so nothing that could be lost
-                self.heads[key] = CheckpointHead.from_bytes(written(value), position)
+                self.heads[key] = CheckpointHead.from_bytes(not_null(value), position)
                 self.damaged.pop(key, None)
         except (JournalMismatch, NewerFormat) as exc:
             exc.position = position if exc.position is None else exc.position
@@ -245,7 +245,7 @@ class PartitionHeads(msgspec.Struct):
                 self.damaged[key] = exc
 
 
-def written(value: bytes | None) -> bytes:
+def not_null(value: bytes | None) -> bytes:
     """Return ``value``. Raises ``JournalMismatch`` for a null: Seekpoint writes none, so it is no proof of absence."""
     if value is None:
         raise JournalMismatch("the record is a null, which another program wrote")

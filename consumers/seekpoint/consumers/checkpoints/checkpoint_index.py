@@ -27,7 +27,7 @@ _POLL_S = 0.02
 
 
 class Located(FrozenStruct, frozen=True):
-    """What the index has of one process. Head and floor are of one position, as P7 requires."""
+    """The head and the floor that the index has of one process. Head and floor are of one position, as P7 requires."""
 
     head: CheckpointHead | None
     floor: Floor | None

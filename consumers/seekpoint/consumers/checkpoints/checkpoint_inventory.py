@@ -12,7 +12,7 @@ from seekpoint.consumers.checkpoints.checkpoint import (
     CheckpointHead,
     CheckpointReader,
     Floor,
-    written,
+    not_null,
 )
 from seekpoint.schemas.bodies.entry import is_process_key
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
@@ -54,9 +54,9 @@ class CheckpointInventory:
         """Apply one record. It replaces an earlier one of the same key."""
         try:
             if key == FLOOR_KEY:
-                self._apply_floor(written(value))
+                self._apply_floor(not_null(value))
             elif is_process_key(key):
-                self.heads[key] = self._head(position, written(value))
+                self.heads[key] = self._head(position, not_null(value))
                 self.damaged.discard(key)
         except (JournalMismatch, NewerFormat) as exc:
             self.has_newer = self.has_newer or isinstance(exc, NewerFormat)

@@ -67,8 +67,9 @@ class Trim:
     def plan(self, partition: int) -> Trimmed:
         """Check everything and delete nothing.
 
-        Raises ``JournalMismatch`` for a checkpoint or a floor that is damaged, missing or of another topic, and
-        ``CheckpointDiffers`` for a checkpoint that differs from the state that the log gives.
+        Raises ``JournalMismatch`` for an entry below the floor that no readable checkpoint has, for a checkpoint or a
+        floor that does not fit the log, and ``CheckpointDiffers`` for a checkpoint that differs from the state that the
+        log gives.
         """
         low, high = self._log.watermarks(partition)
         found = read_heads(self._checkpoints, partition)
@@ -82,10 +83,7 @@ class Trim:
             covered[key] = Expected(found.heads[key].position, state.offset, state.hash)
             first, attached = state.first_offset, min((each[0] for each in state.attached_at.values()), default=None)
             if state.degraded is not None and first is not None and low <= first < target:
-                target, note = (
-                    first,
-                    f"{key.decode()} is degraded: look with seekpoint log {pasted(key.decode())}",
-                )
+                target, note = first, f"{key.decode()} is degraded: look with seekpoint log {pasted(key.decode())}"
             if attached is not None and low <= attached < target:
                 target, note = (
                     attached,

@@ -23,7 +23,7 @@ CLAIMS_A_PAGE = 1_000
 
 
 class WorkerStatus(FrozenStruct, frozen=True, kw_only=True):
-    """What a worker says of itself in its node's heartbeat."""
+    """The part of a node's heartbeat that describes its worker."""
 
     group: str
     """The workers of one group share the partitions."""

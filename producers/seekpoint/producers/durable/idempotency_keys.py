@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["call_identity", "idempotency_key", "portable_key"]
 
-_PORTABLE = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
-"""What HTTP headers carry unchanged, in the length that payment services accept (Stripe: 255 characters)."""
+_CHARACTERS_MAX = 255
+"""The longest key that payment services accept (Stripe)."""
 
 
 def call_identity(session: Session, key: str) -> str:
@@ -43,6 +42,7 @@ def portable_key(identity: str) -> str:
     >>> portable_key("fall-müller/refund:1")
     'seekpoint-sha256:479a2d2a8ba480e1890faadb3bc63fb09bcfb15d97aa1f6fa67c8dcc41808ed8'
     """
-    if _PORTABLE.fullmatch(identity):
+    is_header = identity.isascii() and identity.isprintable() and identity == identity.strip()
+    if is_header and 0 < len(identity) <= _CHARACTERS_MAX:
         return identity
     return f"{HASHED_KEY_PREFIX}{sha256(identity.encode()).hexdigest()}"

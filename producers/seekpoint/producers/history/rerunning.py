@@ -43,7 +43,7 @@ _LABEL = "~"
 
 
 class RerunRequest(FrozenStruct, frozen=True, kw_only=True):
-    """What to run again, and what is different. Raises ``InvalidSetting``."""
+    """The choice of what to run again, and of what is different. Raises ``InvalidSetting``."""
 
     process_id: str
     rerun_id: str

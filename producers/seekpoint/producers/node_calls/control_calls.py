@@ -29,7 +29,7 @@ __all__ = ["ControlCalls", "ControlPort"]
 
 
 class ControlPort(Protocol):
-    """What the calls need: the journal, and a way to append external entries."""
+    """The parts that the calls need: the journal, and a way to append external entries."""
 
     settings: Settings
     reader: LogReader

@@ -131,6 +131,7 @@ def check_unnamed(file: Path, options: Iterable[tuple[str, str, Any]]) -> None:
 
 
 _PLACES = ("journal", "journal_url", "bootstrap_servers")
+"""The settings that say which journal is meant."""
 
 
 def check_redirection(file: Path, written: Mapping[str, Any], outside: Mapping[str, Any]) -> None:
@@ -142,7 +143,7 @@ def check_redirection(file: Path, written: Mapping[str, Any], outside: Mapping[s
     named = next((name for name in _PLACES if name in outside), None)
     for name in ("journal", "journal_url") if named else ():
         if name in written and name not in outside:
-            raise _refused(file, name, f"it would choose another journal than {named} does, which it does not set")
+            raise _refused(file, name, f"{named} is set elsewhere, and the file would choose another journal")
     for server, groups in _SERVERS.items():
         credential = next(_credentials(server, groups, outside), None)
         if credential is None:

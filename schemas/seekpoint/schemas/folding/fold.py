@@ -326,7 +326,10 @@ def _are_keys(text: b.Json | None) -> bool:
     """Return whether ``text`` lists keys of calls, as many as a request may name."""
     if text is None:
         return True
-    keys = orjson.loads(text) if len(text) <= _KEYS_CHARS_MAX else None
+    try:
+        keys = orjson.loads(text) if len(text) <= _KEYS_CHARS_MAX else None
+    except orjson.JSONDecodeError:
+        return False
     return type(keys) is list and all(type(key) is str for key in keys)
 
 

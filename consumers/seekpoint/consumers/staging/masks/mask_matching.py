@@ -22,7 +22,8 @@ _TIMEOUTS_MAX: Final = 2
 def _compiled(pattern: re.Pattern[str]) -> Any:
     import regex  # only replays with masks need it
 
-    return regex.compile(pattern.pattern, pattern.flags)
+    # The pattern has its flags inline. As numbers they differ: that of re.ASCII is another syntax for regex.
+    return regex.compile(pattern.pattern, regex.VERSION0)
 
 
 class Matching:

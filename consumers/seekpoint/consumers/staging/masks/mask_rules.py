@@ -37,7 +37,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class Do(StrEnum):
-    """What a mask rule does with a value."""
+    """The action of a mask rule on a value."""
 
     REDACT = "redact"
     HASH = "hash"
@@ -45,7 +45,7 @@ class Do(StrEnum):
 
 
 class Policy(StrEnum):
-    """What happens to a record that no rule covers or that cannot be decoded."""
+    """The treatment of a record that no rule covers or that cannot be decoded."""
 
     STOP = "stop"
     DROP = "drop"

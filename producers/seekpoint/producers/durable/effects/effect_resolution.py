@@ -82,7 +82,7 @@ class EffectStatus(StrEnum):
 
 
 class Answer(StrEnum):
-    """What a reconciler found in the outside system."""
+    """The answer of a reconciler about the outside system."""
 
     SUCCEEDED = "succeeded"
     """The effect has happened."""
@@ -106,7 +106,7 @@ class End(Enum):
 
 
 class NextStep(Enum):
-    """What to do next."""
+    """The next step for an effect."""
 
     RECORDED = "return the recorded outcome"
     INTEND = "write an intent, wait until it is confirmed, decide again"

@@ -15,7 +15,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
-from seekpoint.producers.durable.replay.record_index import made_again
+from seekpoint.producers.durable.replay.record_index import OVER, made_again
 from seekpoint.producers.durable.replay.scopes import BRANCH, is_explicit, parent_scope
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ QUIET_ROUNDS = 10
 """Rounds of the event loop without a call, after which every task that could make a call has made it."""
 _ROUNDS_AFTER_ITS_NEXT = 1
 """The rounds after the answered task has made its next call: fewer, so that hundreds of tasks are fast."""
-_OVER = frozenset({"succeeded", "failed"})
 
 
 class CompletionOrder:
@@ -160,7 +159,7 @@ class CompletionOrder:
 
 def _ended_at(call: Call | None) -> float:
     """Return the seq at which the call ended; infinity if it has not ended."""
-    return call.seq if call is not None and call.status in _OVER else inf
+    return call.seq if call is not None and call.status in OVER else inf
 
 
 def _to_be_asked(records: Mapping[str, Call]) -> Iterator[tuple[int, str]]:

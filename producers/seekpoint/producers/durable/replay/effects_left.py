@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from seekpoint.producers.durable.replay.record_index import made_again, may_have_been_done, runs_again
+from seekpoint.producers.durable.replay.record_index import OVER, made_again, may_have_been_done, runs_again
 from seekpoint.producers.durable.replay.scopes import parent_scope
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
 __all__ = ["EffectsLeft"]
-
-_OVER = frozenset({"succeeded", "failed"})
 
 
 class EffectsLeft:
@@ -41,7 +39,7 @@ class EffectsLeft:
 
     def forget_inside(self, place: CallPlace) -> None:
         """Expect no more that the body of ``place`` makes its recorded effects: it failed, or runs no more."""
-        if self.left and place.record is not None and place.record.status not in _OVER:
+        if self.left and place.record is not None and place.record.status not in OVER:
             for key in [key for key in self.left if key.startswith(f"{place.key}/")]:
                 del self.left[key]
 

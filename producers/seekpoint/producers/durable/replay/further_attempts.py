@@ -6,15 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seekpoint.producers.durable.replay.record_index import is_known_undone, may_have_been_done, name_in
+from seekpoint.producers.durable.replay.record_index import OVER, is_known_undone, may_have_been_done, name_in
 from seekpoint.producers.durable.replay.scopes import parent_scope
 
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
 __all__ = ["FurtherAttempt"]
-
-_OVER = frozenset({"succeeded", "failed"})
 
 
 class FurtherAttempt:
@@ -82,7 +80,7 @@ class FurtherAttempt:
     def _is_inside_answered(self, key: str) -> bool:
         """Return whether the call lies in one that has answered: its body does not run again."""
         while len(key := parent_scope(key)[:-1]) > len(self._prefix):
-            if key in self._claimed and self.records[key].status in _OVER:
+            if key in self._claimed and self.records[key].status in OVER:
                 return True
         return False
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from seekpoint.producers.durable.replay.call_difference import Difference
 from seekpoint.producers.durable.replay.completion_order import CompletionOrder
 from seekpoint.producers.durable.replay.effects_left import EffectsLeft
-from seekpoint.producers.durable.replay.record_index import RecordIndex
+from seekpoint.producers.durable.replay.record_index import OVER, RecordIndex
 from seekpoint.producers.durable.replay.recorded_scopes import RecordedScopes, Request
 from seekpoint.producers.durable.replay.scopes import (
     BRANCH,
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
 __all__ = ["CallPlace", "Difference", "HistoryMatcher"]
-
-_OVER = frozenset({"succeeded", "failed"})
-"""A call that ended: its body does not run again, so nothing makes the calls inside it again."""
 
 
 _place = tuple.__new__  # half the time of the named tuple's own
@@ -343,7 +340,7 @@ class HistoryMatcher(RecordedScopes):
             record = self.records.get(key)
             if record is None:
                 continue
-            if record.status in _OVER or key in self._ended if key in self._read else key in self._aside:
+            if record.status in OVER or key in self._ended if key in self._read else key in self._aside:
                 return True
         return False
 

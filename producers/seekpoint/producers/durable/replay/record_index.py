@@ -12,9 +12,9 @@ from seekpoint.schemas.state.calls import UNDO
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["RecordIndex", "is_known_undone", "made_again", "may_have_been_done", "name_in", "runs_again"]
+__all__ = ["OVER", "RecordIndex", "is_known_undone", "made_again", "may_have_been_done", "name_in", "runs_again"]
 
-_OVER = frozenset({"succeeded", "failed"})
+OVER = frozenset({"succeeded", "failed"})
 _ASKS_AGAIN = frozenset({"step", "decision"})
 
 
@@ -158,7 +158,7 @@ def made_again(records: Mapping[str, Call], key: str) -> str:
 
 def runs_again(record: Call) -> bool:
     """Return whether the body of the call runs again and has to make its recorded calls: in its first attempt."""
-    is_over = record.status in _OVER or record.attempt > 1 or record.error is not None
+    is_over = record.status in OVER or record.attempt > 1 or record.error is not None
     return record.kind in _ASKS_AGAIN and not is_over
 
 

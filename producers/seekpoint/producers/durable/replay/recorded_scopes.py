@@ -20,7 +20,7 @@ __all__ = ["RecordedScopes", "Request"]
 
 
 class Request(NamedTuple):
-    """What the code asks for, before the scope of the call is known. ``name`` is None of a content write."""
+    """The request of a call whose scope is not known yet. ``name`` is None of a content write."""
 
     kind: str
     name: str | None

@@ -14,7 +14,7 @@ __all__ = ["BodyHost", "run_body"]
 
 
 class BodyHost(Protocol):
-    """Where the body of a call runs: a process, or a node."""
+    """The place where the body of a call runs: a process, or a node."""
 
     clock: Clock
 
