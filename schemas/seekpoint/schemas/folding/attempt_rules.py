@@ -130,7 +130,8 @@ def whole_attempt(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
         budget = reserve(draft.budget, body)
     except AMOUNT_ERRORS:
         return illegal("an estimate has amounts by dimension")
-    detail = _facts(key_of_step(body))
+    hashed = key_of_step(body)
+    detail = _facts(hashed) if hashed else None  # nearly no step has one, and each pays for what is done here
     call = Call("step", position, digest, "started", body.attempt, draft.call_seq + 1, None, None, detail)
     ended = _ended(call, body, body.output, draft.call_seq + 1)
     return charge_end(draft, body, ended, limits, budget or draft.budget)
