@@ -23,6 +23,7 @@ from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.producers.tail.partition_tail import Listener, PartitionTail
 from seekpoint.producers.tail.tail_follower import Follower
 from seekpoint.producers.tail.truncation import TruncationChecks
+from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed, LogTruncated, Refused, Retryable, SeekpointError
 from seekpoint.schemas.log.log_ports import Batch, LogReader, Record
@@ -57,6 +58,7 @@ class Tailer:
         self._tails: dict[int, PartitionTail] = {}
         self._generation = 0
         self._follower = Follower(reader, settings)
+        self._settings = settings
         self._truncation = TruncationChecks(reader, self._run)
         self._read_back_s = settings.confirm_interval_s / 2
         self._tasks: set[asyncio.Task[None]] = set()
@@ -384,7 +386,7 @@ class Tailer:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not (isinstance(error, RuntimeError) and "shutdown" in str(error)):
-            logger.error("%s failed", task.get_name(), exc_info=error)
+            logger.error("%s failed: %s", task.get_name(), traceback_of(error, self._settings))
 
     async def _run(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
