@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-__all__ = ["FrozenStruct", "field_types"]
-
 
 class _DataclassFields:
     """The ``dataclasses.Field`` of each field by name, made at the first look."""

@@ -6,8 +6,6 @@ from typing import ClassVar, TypeAlias
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Body", "Data", "Json"]
-
 Json: TypeAlias = str
 """JSON text of a dynamic value (see ``values``). The codec checks it when it decodes an entry."""
 

@@ -12,37 +12,6 @@ from msgspec import field
 
 from seekpoint.schemas.bodies.body import Body, Json
 
-__all__ = [
-    "AgentStarted",
-    "AnswerRefused",
-    "BudgetNoted",
-    "BudgetSet",
-    "CallsSetAside",
-    "CancelAccepted",
-    "ChildEnded",
-    "ChildSpawned",
-    "ContentBatch",
-    "DecisionMade",
-    "DecisionStarted",
-    "Diverged",
-    "EffectIntended",
-    "EffectRevoked",
-    "EffectSettled",
-    "EffectVerdict",
-    "GateOpened",
-    "GateResolved",
-    "ObligationRegistered",
-    "ObligationSettled",
-    "PatchMarked",
-    "Sampled",
-    "SharedSet",
-    "StepEnded",
-    "StepStarted",
-    "TimerFired",
-    "TimerSet",
-    "TurnEnded",
-]
-
 
 class AgentStarted(Body, frozen=True):
     """The start of an agent's code as the process."""

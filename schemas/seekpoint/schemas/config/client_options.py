@@ -13,8 +13,6 @@ from seekpoint.schemas.config.secrets import MASK, is_secret, mask_options, read
 from seekpoint.schemas.config.setting_types import parse_switch
 from seekpoint.schemas.errors import InvalidSetting
 
-__all__ = ["REFUSED", "ClientOptions", "check_redis_url", "option_text", "typed_redis_options"]
-
 _OptionType = tuple[Callable[[str], str | int | float | bool], str]
 """The parser of an option, and the description of its legal values."""
 

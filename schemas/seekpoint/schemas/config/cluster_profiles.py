@@ -25,8 +25,6 @@ from seekpoint.schemas.config.settings_file import find_settings_file
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["DEFAULT_CLUSTER", "Cluster", "cluster_of", "load_clusters"]
-
 DEFAULT_CLUSTER = "default"
 
 

@@ -8,8 +8,6 @@ from types import TracebackType
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 
-__all__ = ["TEXT_CHARACTERS_MAX", "error_line", "full_message", "message_of", "traceback_of"]
-
 TEXT_CHARACTERS_MAX = 4_000
 """The length to which the text of an exception is cut, so that it fits into an entry."""
 

@@ -6,8 +6,6 @@ from importlib.util import find_spec
 
 from seekpoint.schemas.errors import InvalidSetting
 
-__all__ = ["extra_missing", "kafka_missing", "require_extra", "require_kafka"]
-
 
 def extra_missing(packages: str | None, extra: str, purpose: str, otherwise: str | None = None) -> InvalidSetting:
     """Return the error for packages that ``purpose`` needs, and ``extra`` installs. ``otherwise``: how to do without.

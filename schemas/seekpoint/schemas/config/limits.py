@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["DEFAULT_LIMITS", "Limits"]
-
 
 class Limits(FrozenStruct, frozen=True, kw_only=True):
     """The limits of sizes and nesting. Bytes are those of the encoding; depth and items apply to one dynamic value."""

@@ -16,16 +16,6 @@ import stat
 import sys
 from pathlib import Path
 
-__all__ = [
-    "check_own_directory",
-    "free_lock",
-    "open_private",
-    "private_directory",
-    "private_tree",
-    "take_lock",
-    "write_private",
-]
-
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _SAFE |= getattr(os, "O_NONBLOCK", 0)
 """O_NONBLOCK has no effect on a file; without it, opening a named pipe would wait for its other end."""

@@ -19,8 +19,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CONFIG_VARIABLE", "SettingsFile", "check_redirection", "check_unnamed", "find_settings_file"]
-
 CONFIG_VARIABLE = "SEEKPOINT_CONFIG"
 _UNNAMED = "seekpoint.toml"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
-__all__ = ["SeekpointError"]
-
 if TYPE_CHECKING:
     from typing import Self
 

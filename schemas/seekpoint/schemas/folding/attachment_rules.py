@@ -19,8 +19,6 @@ from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_json import ATTACHMENT_PART_BYTES, attachment_width
 from seekpoint.schemas.state.state_parts import Attachment
 
-__all__ = ["ATTACHMENTS_MAX", "ATTACHMENT_RULES", "beyond_limits"]
-
 ATTACHMENTS_MAX = 1_024
 """How many attachments a process may have at once: every view of its state lists them."""
 _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch

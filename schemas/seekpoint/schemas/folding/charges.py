@@ -11,8 +11,6 @@ from seekpoint.schemas.state.budget_sums import Budget, amounts_in
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.values.decimal_arithmetic import EXACT
 
-__all__ = ["AMOUNT_ERRORS", "charge", "reserve"]
-
 AMOUNT_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError)
 """The exceptions that malformed amounts raise."""
 _MILLION = Decimal(1_000_000)

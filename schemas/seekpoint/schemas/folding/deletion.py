@@ -11,8 +11,6 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.content_rules import Misfit
 from seekpoint.schemas.state.process_state import COUNTERS, FIELDS, Draft
 
-__all__ = ["delete"]
-
 _KEPT = frozenset(
     {"offset", "first_offset", "updated_us", "epoch", "owner", "owner_node", "owner_boot", "seq", "remembered"}
     | {*COUNTERS}

@@ -14,8 +14,6 @@ from seekpoint.schemas.state.calls import Call, Obligation, call_width, is_compe
 from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_values import size_of
 
-__all__ = ["EFFECT_RULES", "open_effect", "revoke"]
-
 _SEMANTICS = ("idempotent", "at_most_once", "observe_only")
 _OUTCOMES = ("succeeded", "failed", "unknown", "stuck")
 _SETTLERS = ("call", "reconciler", "evidence", "person", "dispatcher")

@@ -11,11 +11,6 @@ from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_parts import MailItem
 from seekpoint.schemas.state.state_values import size_of
 
-__all__ = [
-    "CONTROL_BYTES_MAX", "CONTROL_ITEMS_MAX", "MAILBOX_BYTES_MAX", "MAILBOX_ITEMS_MAX", "REMEMBERED_IDS_MAX",
-    "evidence_of", "has_room", "mail_of", "remember", "takes",
-]  # fmt: skip
-
 REMEMBERED_IDS_MAX = 1_024
 MAILBOX_ITEMS_MAX = 1_000
 MAILBOX_BYTES_MAX = 1_048_576

@@ -11,8 +11,6 @@ from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, NewerFormat
 from seekpoint.schemas.folding.content_rules import check_texts, too_big
 from seekpoint.schemas.state.process_state import FIELDS, Draft, State
 
-__all__ = ["apply_seed"]
-
 _NOT_SEEDED = frozenset({"offset", "first_offset", "updated_us", "attached_at"})
 """The offsets of the other log say nothing in this one. The bytes of attachments are not here either."""
 

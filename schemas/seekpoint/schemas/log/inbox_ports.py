@@ -11,8 +11,6 @@ from typing import Protocol
 
 from seekpoint.schemas.log.log_ports import Record
 
-__all__ = ["InboxMember"]
-
 
 class InboxMember(Protocol):
     """One member of a group. For one thread; blocks. Raises ``JournalUnavailable`` and ``JournalMismatch``."""

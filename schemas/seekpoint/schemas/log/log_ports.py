@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.tail import Tail
     from seekpoint.schemas.wire.codec import Codec
 
-__all__ = [
-    "Appender",
-    "Batch",
-    "DeliveryReport",
-    "Extent",
-    "Landmark",
-    "LogReader",
-    "LogWriter",
-    "ProducerRecord",
-    "Record",
-    "Table",
-    "Watermarks",
-]
-
 
 class Record(NamedTuple):
     """One record of the log. ``timestamp_ms`` counts from 1970; a missing ``key`` or ``value`` is None."""

@@ -16,16 +16,6 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, OlderFormat
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = [
-    "FORMAT",
-    "MANIFEST_KEY",
-    "Manifest",
-    "newest_schemas",
-    "refuse_older_format",
-    "schema_key",
-    "writer_schemas",
-]
-
 FORMAT = 2
 """The only journal format that this code writes, and the newest that it reads: a schema and a fold version."""
 

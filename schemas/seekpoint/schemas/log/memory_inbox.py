@@ -5,8 +5,6 @@ from __future__ import annotations
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["MemoryGroup", "MemoryInboxMember"]
-
 
 class MemoryGroup:
     """A group of members that share the partitions of a log. An assigned partition stays where it is if it can."""

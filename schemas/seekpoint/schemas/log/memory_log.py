@@ -17,8 +17,6 @@ from seekpoint.schemas.log.manifest import FORMAT
 from seekpoint.schemas.log.tail import TailBatch
 from seekpoint.schemas.wire.codec import Codec
 
-__all__ = ["MemoryAppender", "MemoryLog", "MemoryTable", "MemoryTail"]
-
 
 @dataclass(slots=True)
 class _LogPartition:

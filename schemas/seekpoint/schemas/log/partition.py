@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["murmur2", "partition_of"]
-
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
 

@@ -17,17 +17,6 @@ from seekpoint.schemas.wire.service_messages import (
     MessageForm,
 )
 
-__all__ = [
-    "ANSWER",
-    "REQUEST",
-    "RecoveryAnswer",
-    "RecoveryRequest",
-    "decode_answer",
-    "decode_request",
-    "encode_answer",
-    "encode_request",
-]
-
 
 class RecoveryRequest(FrozenStruct, frozen=True, kw_only=True):
     """A request for the present state of a process, or a past one. Times are microseconds since 1970."""

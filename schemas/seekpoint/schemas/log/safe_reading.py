@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["DAMAGED_RECORD_ERRORS", "SAFE_CONFIG", "safe_config", "watermark_config"]
-
 SAFE_CONFIG: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,

@@ -13,8 +13,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import check
 from seekpoint.schemas.wire.service_messages import ID, LONG, OPTIONAL_LONG, OPTIONAL_TEXT, TEXT, MessageForm
 
-__all__ = ["SUBMISSION", "SubmissionRecord", "decode_submission", "encode_submission", "submitted_entry"]
-
 
 class SubmissionRecord(FrozenStruct, frozen=True, kw_only=True):
     """Somebody submits a run of an agent. Times are microseconds since 1970."""

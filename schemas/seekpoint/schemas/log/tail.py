@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import Landmark, Record
 
-__all__ = ["Tail", "TailBatch"]
-
 
 class TailBatch(NamedTuple):
     """New records of one partition, contiguous with the batch before. ``record(i)`` makes the record of ``keys[i]``.

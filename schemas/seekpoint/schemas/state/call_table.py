@@ -12,8 +12,6 @@ from typing import Any, overload
 
 from seekpoint.schemas.state.calls import UNSETTLED, Call, call_of, turn_of
 
-__all__ = ["Calls", "CallsDraft"]
-
 
 class Calls(Mapping[str, Call]):
     """The calls by key; read-only. ``draft`` gives a copy to write on at once, however many there are.

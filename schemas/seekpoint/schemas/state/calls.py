@@ -21,32 +21,6 @@ from seekpoint.schemas.state.state_parts import InvocationState, MailItem
 from seekpoint.schemas.state.state_values import Count, StateValue, shape_of
 from seekpoint.schemas.values.json_values import load
 
-__all__ = [
-    "IN_DOUBT",
-    "NOT_ASKED",
-    "STANDING",
-    "UNDO",
-    "UNSETTLED",
-    "AgentRun",
-    "Call",
-    "Frame",
-    "Obligation",
-    "call_of",
-    "call_row",
-    "call_width",
-    "calls_width",
-    "input_digest",
-    "is_compensated",
-    "is_open_to_requests",
-    "is_revoked",
-    "may_be_redriven",
-    "revoked",
-    "times_forgotten",
-    "turn_of",
-    "write_digest",
-    "write_position",
-]
-
 IN_DOUBT = frozenset({"pending", "unknown"})
 """Statuses of an effect of which nobody knows yet whether it happened."""
 

@@ -14,8 +14,6 @@ from seekpoint.schemas.state.mask_shapes import Shape, optional_json, optional_t
 from seekpoint.schemas.state.state_values import StateValue, size_function
 from seekpoint.schemas.values.json_values import load
 
-__all__ = ["Conversation", "Message", "message_width"]
-
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = ["TRANSITIONS", "Lifecycle", "may_follow"]
-
 
 class Lifecycle(StrEnum):
     """A state in the life of a process. A member equals its text: ``Lifecycle.RUNNING == "running"``."""

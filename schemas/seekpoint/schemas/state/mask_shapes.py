@@ -9,23 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = [
-    "CONTEXT",
-    "FACTS",
-    "JSON_KINDS",
-    "NAME_OF_LIMIT",
-    "PLAIN",
-    "PROCESS_ID",
-    "Shape",
-    "case",
-    "embedded",
-    "json",
-    "members",
-    "optional_json",
-    "optional_text",
-    "text",
-]
-
 
 class Shape(NamedTuple):
     """The effect of a mask on a JSON value. ``names`` is the path of the value; "*" in it is the key of its member.

@@ -19,8 +19,6 @@ import orjson
 
 from seekpoint.schemas.errors import NewerFormat
 
-__all__ = ["FOLD_VERSION", "STEPS", "Step", "converted", "fold_version_in", "step"]
-
 FOLD_VERSION = 2
 """Raised whenever the same entries give another state; written into every checkpoint. The steps are below.
 

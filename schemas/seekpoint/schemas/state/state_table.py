@@ -18,8 +18,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.mask_shapes import PLAIN, Shape
 from seekpoint.schemas.state.state_values import compiled
 
-__all__ = ["Cleared", "FieldForm", "Image", "Section", "StateField", "StateTable", "field", "state_class"]
-
 _C = TypeVar("_C")
 
 

@@ -13,8 +13,6 @@ import msgspec
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["DEFAULT_MEDIA_TYPE", "Ref", "read_ref", "ref_items"]
-
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
 

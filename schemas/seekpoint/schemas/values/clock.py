@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
-__all__ = ["iso_time", "now_us"]
-
 
 def now_us() -> int:
     """Return the present time in microseconds since 1970."""

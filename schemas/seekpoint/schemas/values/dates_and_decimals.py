@@ -16,8 +16,6 @@ from uuid import UUID
 
 from seekpoint.schemas.values.decimal_arithmetic import parse_decimal
 
-__all__ = ["NUMBER_CHARS_MAX", "READERS", "WRITERS", "Unwritable"]
-
 _Clock = TypeVar("_Clock", date, datetime, time)
 
 NUMBER_CHARS_MAX: Final = 4096

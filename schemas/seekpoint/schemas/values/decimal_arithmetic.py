@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Final
 
-__all__ = ["DEFAULT_CONTEXT", "EXACT", "exact_sum", "parse_decimal", "plain_text", "sum_of_texts"]
-
 EXACT: Final = Context(
     prec=100,
     rounding=ROUND_HALF_EVEN,

@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["exact_path"]
-
 _STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<at>\d+)\]")
 _ANY = "[...]"
 

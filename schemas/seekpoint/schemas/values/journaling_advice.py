@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["advice"]
-
 _BASES = (str, bytes, bool, int, float, dict, list, tuple, set, frozenset)
 
 

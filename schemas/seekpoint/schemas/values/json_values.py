@@ -30,8 +30,6 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord
 from seekpoint.schemas.values.tagged_json import DEPTH_MAX, from_tagged, to_tagged
 
-__all__ = ["check", "digest", "dump", "load", "load_written"]
-
 _CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _SCALARS: Final = frozenset({str, int, bool, NoneType})
 _NOT_PLAIN: Final = -1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["merge_patch"]
-
 
 def merge_patch(target: Any, patch: Any) -> Any:
     """Apply an RFC 7386 merge patch to ``target``: dicts are merged, None removes a member, other values replace.

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["NO_MODEL", "encoded_names", "is_model_class", "is_pydantic", "members_of", "parts_of", "with_member"]
-
 NO_MODEL: Final = object()
 """What ``parts_of`` returns for a value that is no model."""
 

@@ -12,8 +12,6 @@ import re
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import InvalidName
 
-__all__ = ["INVISIBLE", "named_process_key", "pasted"]
-
 INVISIBLE = (
     "\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"

@@ -33,8 +33,6 @@ from seekpoint.schemas.values.exact_paths import exact_path
 from seekpoint.schemas.values.json_values import dump, load
 from seekpoint.schemas.values.models import NO_MODEL, encoded_names, is_model_class, is_pydantic, parts_of
 
-__all__ = ["ValueType", "asked_type", "value_type"]
-
 _SAYS_NOTHING = (Any, object)
 _AT = re.compile(r"(?s)(.*) - at `(.*)`")
 _UNKNOWN_STEP = "[...]"

@@ -19,8 +19,6 @@ from seekpoint.schemas.wire.codec import Codec
 from seekpoint.schemas.wire.golden import Golden, entry_values, load_goldens
 from seekpoint.schemas.wire.schema_resolution import record_fields, strip_metadata
 
-__all__ = ["CompatibilityFinding", "check_compatibility"]
-
 
 class CompatibilityFinding(NamedTuple):
     """One incompatibility, and the release that it concerns."""

@@ -14,8 +14,6 @@ from typing import Any
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Golden", "entry_values", "load_goldens"]
-
 
 class Golden(FrozenStruct, frozen=True, kw_only=True):
     """One release, as its JSON file contains it. Records and ids are in hex."""

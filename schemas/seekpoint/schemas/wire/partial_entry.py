@@ -15,8 +15,6 @@ from seekpoint.schemas.wire.avro_schema import schema_json
 from seekpoint.schemas.wire.encoding import HEADER, MAGIC
 from seekpoint.schemas.wire.schema_resolution import compiled_reader, strip_metadata
 
-__all__ = ["PartialEntry", "partial_entry"]
-
 _BYTES_MAX = 1_048_576
 _CHARS_MAX = 2_000
 _TEXT_CHARS_MAX = 4_000

@@ -23,8 +23,6 @@ from seekpoint.schemas.log.manifest import FORMAT
 from seekpoint.schemas.wire.avro_primitives import Get, get_bool, get_long, get_text
 from seekpoint.schemas.wire.avro_schema import schema_json
 
-__all__ = ["EntryReader", "compiled_reader", "entry_reader", "record_fields", "refuse_newer_format", "strip_metadata"]
-
 EntryReader: TypeAlias = Callable[[bytes, int, bool], tuple[Entry, int]]
 """(record, position, whether only a body that restores a state may be so large) -> (entry, next position)."""
 
