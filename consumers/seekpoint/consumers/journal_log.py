@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
     from seekpoint.consumers.view.view_store import ViewBrowser
 
-__all__ = ["embedded_log", "journal_log", "journal_view"]
-
 
 def journal_log(settings: Settings, *, must_exist: bool = False) -> KafkaReader | SqliteLog:
     """Return the reader of the journal, which connects when it is first used.

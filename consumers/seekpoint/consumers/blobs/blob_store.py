@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["BlobStore"]
-
 
 class BlobStore(Protocol):
     """Keeps the bytes of attachments. All calls block and are thread-safe. A folder is a path, as ``first/second``.

@@ -10,8 +10,6 @@ from seekpoint.consumers.blobs.s3_blobs import S3Blobs
 if TYPE_CHECKING:
     from seekpoint.consumers.blobs.blob_store import BlobStore
 
-__all__ = ["blob_store_at"]
-
 
 def blob_store_at(url: str) -> BlobStore:
     """Return the store at ``url``, as the setting ``blob_store`` has it. Connects to nothing."""

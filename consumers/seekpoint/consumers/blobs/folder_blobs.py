@@ -11,8 +11,6 @@ from uuid import uuid4
 
 from seekpoint.schemas.errors import BlobStoreUnavailable
 
-__all__ = ["FolderBlobs"]
-
 _TRIES_MAX = 100
 """How often a call is tried while others erase the same folder, or put bytes there."""
 

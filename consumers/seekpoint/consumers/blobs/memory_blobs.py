@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["MemoryBlobs"]
-
 
 class MemoryBlobs:
     """A ``BlobStore`` in memory."""

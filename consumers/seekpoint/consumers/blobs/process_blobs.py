@@ -18,8 +18,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from seekpoint.consumers.blobs.blob_store import BlobStore
 
-__all__ = ["BlobFolder", "any_copy", "erase_deleted", "folder_of", "folders_of"]
-
 
 class BlobFolder(FrozenStruct, frozen=True):
     """A folder of a process."""

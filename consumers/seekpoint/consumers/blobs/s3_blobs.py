@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 from seekpoint.schemas.config.extras import extra_missing
 from seekpoint.schemas.errors import BlobStoreUnavailable, InvalidSetting
 
-__all__ = ["S3Blobs"]
-
 _MISSING = frozenset({"NoSuchKey", "404"})
 _TEMPORARY = frozenset(
     {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "Throttling", "500", "503"}

@@ -10,8 +10,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft
 
-__all__ = ["CHECKPOINT_REQUEST", "Cadence", "Dirty", "asks_for_checkpoint"]
-
 CHECKPOINT_REQUEST = "seekpoint.checkpoint"
 """The kind of a custom entry that requests a checkpoint of its process."""
 

@@ -24,19 +24,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Landmark
 from seekpoint.schemas.state.process_state import FOLD_VERSION, State
 
-__all__ = [
-    "FLOOR_KEY",
-    "Checkpoint",
-    "CheckpointHead",
-    "CheckpointReader",
-    "Floor",
-    "PartitionHeads",
-    "digest_of",
-    "not_null",
-    "read_heads",
-    "seek_point",
-]
-
 FLOOR_KEY = b"\x00floor"
 """The key of the floor. It starts with a NUL byte, so no process id is equal to it."""
 

@@ -21,8 +21,6 @@ from seekpoint.consumers.checkpoints.checkpoint import (
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["CheckpointIndex", "Located", "Unfinished"]
-
 _POLL_S = 0.02
 
 

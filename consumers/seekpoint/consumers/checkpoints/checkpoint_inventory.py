@@ -18,8 +18,6 @@ from seekpoint.schemas.bodies.entry import is_process_key
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["CheckpointInventory", "read_inventory", "stored_states"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 

@@ -13,8 +13,6 @@ from seekpoint.consumers.log_reading.leader_epochs import LeaderEpochs
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["CheckpointScheduler"]
-
 _NEVER = 1 << 63
 
 

@@ -9,8 +9,6 @@ from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, Floor
 from seekpoint.schemas.errors import Retryable
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["CheckpointWriter", "CommitFailed", "Positions", "Save"]
-
 Positions = Mapping[int, Mapping[bytes, int]]
 """By partition and key: the position of a checkpoint in its checkpoint partition."""
 

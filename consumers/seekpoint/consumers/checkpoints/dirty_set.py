@@ -12,8 +12,6 @@ from heapq import heapify, heappop, heappush
 
 from seekpoint.consumers.checkpoints.cadence import Cadence, Dirty
 
-__all__ = ["DirtySet"]
-
 
 class DirtySet:
     """The dirty processes of one partition, by key. For one thread. Times are of the projector's monotonic clock."""

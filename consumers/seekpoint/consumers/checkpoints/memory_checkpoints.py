@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 
 from seekpoint.schemas.errors import JournalUnavailable, LogTruncated
 
-__all__ = ["MemoryCheckpoints", "MemoryTransaction"]
-
 
 @dataclass(slots=True)
 class _Record:

@@ -12,8 +12,6 @@ from seekpoint.schemas.errors import CheckpointDiffers, JournalMismatch
 from seekpoint.schemas.log.log_ports import Batch, LogReader
 from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["Expected", "recompute"]
-
 _CHUNK = 20_000
 """The most states that one read of the log recomputes. All of them are in memory meanwhile."""
 

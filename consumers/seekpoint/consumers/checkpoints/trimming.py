@@ -21,8 +21,6 @@ from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.process_ids import pasted
 
-__all__ = ["Deleter", "Trim", "Trimmed"]
-
 
 class Deleter(Protocol):
     """Deletes entries of a journal."""

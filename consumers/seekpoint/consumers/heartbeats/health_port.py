@@ -22,8 +22,6 @@ from seekpoint.schemas.errors import InvalidSetting
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-__all__ = ["HealthPort", "ServiceHealth"]
-
 
 _REQUEST_TIMEOUT_S = 5.0
 _REQUEST_BYTES_MAX = 16_384

@@ -16,8 +16,6 @@ from seekpoint.consumers.heartbeats.host import HostProcess
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["CLAIMS_A_PAGE", "Heartbeat", "WorkerStatus", "from_records", "to_records"]
-
 CLAIMS_A_PAGE = 1_000
 """About 34 kB of JSON, which is written again for one more claim."""
 

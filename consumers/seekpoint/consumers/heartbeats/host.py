@@ -13,8 +13,6 @@ from functools import lru_cache
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["HostProcess", "has_died", "this_process"]
-
 _GONE = ("Z", "X", "x")
 """The states of a zombie and of a dead process. A stopped one (``T``) may continue."""
 

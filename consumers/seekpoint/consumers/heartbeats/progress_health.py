@@ -8,8 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-__all__ = ["STALL_MAX_S", "ProgressHealth"]
-
 STALL_MAX_S = 30.0
 """How long work may wait without progress."""
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.schemas.log.log_ports import LogReader
 
-__all__ = ["WorkerCode", "worker_code"]
-
 
 class WorkerCode:
     """The code of a journal's workers, to be asked for each process."""

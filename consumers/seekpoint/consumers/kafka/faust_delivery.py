@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
-__all__ = ["FaustDelivery", "HandleRecord", "LeaderTimer"]
-
 HandleRecord = Callable[[Record], Awaitable[None]]
 """Handles one record. The record counts as handled once this returns, and its offset is committed then."""
 

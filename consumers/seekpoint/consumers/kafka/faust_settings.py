@@ -16,8 +16,6 @@ from seekpoint.schemas.errors import InvalidSetting
 if TYPE_CHECKING:
     from faust.types.auth import CredentialsT
 
-__all__ = ["faust_config"]
-
 _RECORD_OVERHEAD_BYTES = 65_536
 _SESSION_S = 6.0
 """The brokers' minimum, unless ``group.min.session.timeout.ms`` is set. After it another member goes on."""

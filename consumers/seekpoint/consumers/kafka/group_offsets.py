@@ -11,8 +11,6 @@ from seekpoint.consumers.kafka.kafka_settings import LOGGED
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.safe_reading import safe_config
 
-__all__ = ["begin_group_at"]
-
 _ANSWER_S = 30.0
 
 

@@ -17,8 +17,6 @@ from seekpoint.consumers.log_reading.group_members import GroupMember
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import GroupLost, SeekpointError
 
-__all__ = ["GroupWatch"]
-
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
 _LOOK_S = 60.0

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from seekpoint.consumers.kafka.topic_reader import TopicReader
 from seekpoint.schemas.errors import LogTruncated
 
-__all__ = ["KafkaCheckpoints"]
-
 
 class KafkaCheckpoints:
     """A ``CheckpointReader`` on a reader's consumers. Reads committed records; thread safe, blocking.

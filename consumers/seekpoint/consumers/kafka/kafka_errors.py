@@ -16,8 +16,6 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.log.safe_reading import DAMAGED_RECORD_ERRORS
 
-__all__ = ["CLOCK", "END_OF_PARTITION", "GONE", "NOT_FOUND", "OUT_OF_RANGE", "REFUSES", "passes", "translated"]
-
 END_OF_PARTITION = "_PARTITION_EOF"
 OUT_OF_RANGE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
 

@@ -21,8 +21,6 @@ from seekpoint.consumers.log_reading.group_port import Fetched
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.safe_reading import DAMAGED_RECORD_ERRORS, safe_config
 
-__all__ = ["KafkaGroup"]
-
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
 _BARRIER_S = 1.0

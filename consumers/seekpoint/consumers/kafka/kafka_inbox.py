@@ -20,8 +20,6 @@ from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.safe_reading import safe_config
 
-__all__ = ["KafkaInbox"]
-
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
 _BATCH = 500

@@ -9,8 +9,6 @@ from seekpoint.consumers.kafka.kafka_pool import KafkaPool
 from seekpoint.consumers.log_reading.group_members import GroupMember, role_and_topic
 from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["group_members"]
-
 
 def group_members(settings: Settings, pool: KafkaPool) -> list[GroupMember]:
     """Return the members of all groups of the journal that the credentials may describe: two requests.

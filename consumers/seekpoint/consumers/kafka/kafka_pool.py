@@ -15,8 +15,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable
 from seekpoint.schemas.log.safe_reading import safe_config, watermark_config
 
-__all__ = ["END_READS", "POINT_READS", "RANGE_READS", "KafkaPool", "PooledClient"]
-
 RANGE_READS, POINT_READS, END_READS = "ranges", "points", "ends"
 """What a consumer reads: many records at a time, one record, or only ends, uncommitted records included."""
 

@@ -29,8 +29,6 @@ from seekpoint.schemas.wire.codec import Codec
 if TYPE_CHECKING:
     from seekpoint.consumers.log_reading.group_members import GroupMember
 
-__all__ = ["KafkaReader"]
-
 
 class KafkaReader:
     """Reads a journal's topics. Thread safe, blocking; connects when first used.

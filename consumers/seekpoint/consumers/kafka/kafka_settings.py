@@ -8,8 +8,6 @@ from typing import Any
 
 from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["LOGGED", "point_config", "reader_config", "tail_config", "writer_config"]
-
 LOGGED: Mapping[str, Any] = {"logger": logging.getLogger("seekpoint.consumers.kafka.kafka_reader")}
 """The logger of every client."""
 

@@ -15,8 +15,6 @@ from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.safe_reading import safe_config
 from seekpoint.schemas.log.tail import TailBatch
 
-__all__ = ["KafkaTail"]
-
 _BATCH_RECORDS = 1_000
 """One poll returns at most so many, because the event loop that handles them has other work."""
 

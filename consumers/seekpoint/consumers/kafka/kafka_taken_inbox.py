@@ -10,8 +10,6 @@ from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.log_reading.group_members import role_and_topic
 from seekpoint.schemas.log.log_ports import Record
 
-__all__ = ["KafkaTakenInbox"]
-
 
 class KafkaTakenInbox:
     """A ``TakenInbox``. Raises ``JournalUnavailable``."""

@@ -15,8 +15,6 @@ from seekpoint.schemas.config.settings import TOPICS, Settings
 from seekpoint.schemas.errors import JournalUnavailable
 from seekpoint.schemas.log.manifest import Manifest
 
-__all__ = ["KafkaTopics"]
-
 _CHECK_INTERVAL_S = 1.0
 _ANSWER_TIMEOUT_S = 1.0
 

@@ -14,8 +14,6 @@ from seekpoint.consumers.kafka.kafka_errors import passes, translated
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 
-__all__ = ["KafkaTransactions"]
-
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
 _TIMEOUT_MS = 10_000

@@ -11,17 +11,6 @@ from typing import Any
 from seekpoint.schemas.errors import LogDamaged, SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
 
-__all__ = [
-    "IdleTimeout",
-    "are_ascending",
-    "disorder_error",
-    "is_of_assignment",
-    "landmark_of",
-    "offset_of",
-    "record_of",
-    "records_of",
-]
-
 _new = tuple.__new__  # half the time of the named tuple's own
 
 

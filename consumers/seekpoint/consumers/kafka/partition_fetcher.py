@@ -29,8 +29,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap, JournalUnavailable, LogTruncated, SeekpointError
 from seekpoint.schemas.log.log_ports import Batch, Extent, Record, Watermarks
 
-__all__ = ["PartitionFetcher"]
-
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
 T = TypeVar("T")

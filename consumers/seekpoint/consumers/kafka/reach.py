@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["addresses", "reach", "refusals"]
-
 _TIMEOUT_S = 2.0
 _LOOK_S = 0.5
 _PORT = 9092

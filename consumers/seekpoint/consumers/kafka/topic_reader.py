@@ -9,8 +9,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.log_ports import Batch, Record, Watermarks
 from seekpoint.schemas.log.manifest import Manifest
 
-__all__ = ["TopicReader"]
-
 
 class TopicReader(Protocol):
     """Reads and writes one topic at a time through pooled clients. Blocking, thread safe."""

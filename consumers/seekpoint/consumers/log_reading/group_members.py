@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["GroupMember", "role_and_topic"]
-
 _ROLES = {"projector": ("projector", "journal"), "recovery": ("recovery", "recover")}
 _FAMILIES = {"reactors": ("reactors", "journal"), "workers": ("worker", "inbox")}
 

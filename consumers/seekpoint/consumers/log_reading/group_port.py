@@ -9,8 +9,6 @@ from typing import Protocol, TypeAlias
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Record
 
-__all__ = ["Fetched", "JoinGroup", "ProjectorGroup"]
-
 
 @dataclass(slots=True)
 class Fetched:

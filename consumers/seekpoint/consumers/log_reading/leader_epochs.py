@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from seekpoint.schemas.errors import LogTruncated
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
 
-__all__ = ["LeaderEpochs", "is_intact", "lost_landmarks", "refuse_truncated"]
-
 _SPANS_MAX = 64
 
 

@@ -20,19 +20,6 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.wire.codec import Codec
 
-__all__ = [
-    "BatchListener",
-    "EntryFormat",
-    "EntrySource",
-    "PoisonHandler",
-    "ScanStats",
-    "entries_of",
-    "entry_of",
-    "ignore_poison",
-    "scan",
-    "scan_all",
-]
-
 PoisonHandler = Callable[[Record, UndecodableRecord], object]
 """Receives each poison record and its error, which names the partition and the offset. May raise to stop the scan."""
 

@@ -11,8 +11,6 @@ import time
 from seekpoint.schemas.errors import TransactionOpen
 from seekpoint.schemas.log.log_ports import Extent, LogReader
 
-__all__ = ["StableEnds", "hidden_end_error", "hidden_note", "hidden_submissions"]
-
 _POLL_S, _POLL_MAX_S = 0.002, 0.05
 _AGAIN_S = 0.25
 """The wait for a transaction that an earlier call waited for without success: it may be about to end."""

@@ -13,8 +13,6 @@ from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.schemas.errors import OperatorRequired, Retryable, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Assignment"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 P = ParamSpec("P")

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 
-__all__ = ["FinishedContents"]
-
 _PAGE = 500
 """Processes that one call of the view examines."""
 _CHECKS = 100

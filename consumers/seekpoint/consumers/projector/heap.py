@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 
-__all__ = ["spare_collections"]
-
 _YOUNG_MIN = 50_000
 _spared = False
 

@@ -9,8 +9,6 @@ from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated
 from seekpoint.schemas.log.manifest import newest_schemas
 
-__all__ = ["InventoryLoader"]
-
 
 class InventoryLoader:
     """Loads the checkpoint inventory of one partition and compares it with the log. For one thread.

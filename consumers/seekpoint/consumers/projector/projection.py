@@ -33,8 +33,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["PartitionProjection"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 

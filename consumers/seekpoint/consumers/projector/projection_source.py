@@ -16,8 +16,6 @@ from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, Record
 
-__all__ = ["ProjectionSource"]
-
 
 class ProjectionSource(FrozenStruct, frozen=True, kw_only=True):
     """The ports and settings of a projection. ``writes`` executes the calls that write to the view, one at a time."""

@@ -20,8 +20,6 @@ from seekpoint.schemas.folds import import_folds
 if TYPE_CHECKING:
     from seekpoint.consumers.projector.projector_loop import Lag, ProjectorLoop
 
-__all__ = ["Projector"]
-
 _CHECK_INTERVAL_S = 0.2
 
 

@@ -19,8 +19,6 @@ from seekpoint.schemas.errors import JournalGap, Retryable, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Record
 
-__all__ = ["Lag", "ProjectorLoop"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 _BATCH_RECORDS = 4_000

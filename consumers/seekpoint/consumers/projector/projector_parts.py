@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.log.log_ports import LogReader
 
-__all__ = ["ProjectorParts"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProjectorParts:

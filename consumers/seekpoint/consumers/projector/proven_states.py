@@ -14,8 +14,6 @@ from seekpoint.consumers.projector.view_evidence import ViewEvidence
 from seekpoint.consumers.view.view_store import Change, Loaded
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ProvenStates"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 

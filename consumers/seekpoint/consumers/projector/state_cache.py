@@ -6,8 +6,6 @@ from collections import OrderedDict
 
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["StateCache"]
-
 _STATE_BYTES = 2_000
 """An estimate of what a state takes besides its texts."""
 

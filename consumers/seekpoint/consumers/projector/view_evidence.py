@@ -19,8 +19,6 @@ from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable
 from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["Overtaken", "ViewEvidence"]
-
 _CHUNK = 20_000
 """At most so many states are recomputed with one scan, because all of them are in memory."""
 _POINT_READS_MAX = 16

@@ -11,8 +11,6 @@ from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["rebuild"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 _PUT_STATES, _PUT_BYTES = 200, 2_000_000

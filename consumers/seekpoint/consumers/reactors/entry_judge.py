@@ -11,8 +11,6 @@ from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["EntryJudge", "Judgement"]
-
 _APPLIED = frozenset({Verdict.APPLIED, Verdict.DELIVERED, Verdict.CLAIM_WON})
 _STATES_MAX = 1_000
 _NEAR = 2_000

@@ -18,8 +18,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["React", "Reaction", "Reactor", "reactor"]
-
 _PAUSE_MAX_S = 60.0
 
 

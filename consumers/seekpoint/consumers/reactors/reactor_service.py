@@ -32,8 +32,6 @@ from seekpoint.schemas.log.log_ports import Record
 if TYPE_CHECKING:
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
-__all__ = ["Reactions", "ReactorFigures", "ReactorService"]
-
 _RETRY_S = 1.0
 _logger = logging.getLogger("seekpoint.consumers.reactors.reactor_service")
 

@@ -15,8 +15,6 @@ from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Watermarks
 
-__all__ = ["AbsenceProof", "prove_absence"]
-
 _OFFSETS_MAX, _KEYS_MAX = 2_000_000, 200_000
 """The most that is read, and kept, for a proof. Without a proof a process is opened with a recovery."""
 

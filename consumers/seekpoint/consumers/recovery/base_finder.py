@@ -41,8 +41,6 @@ from seekpoint.schemas.state.process_state import State, new_state
 if TYPE_CHECKING:
     from seekpoint.consumers.view.view_store import ViewLookup, ViewMeta, ViewStore
 
-__all__ = ["Base", "BaseFinder", "BaseLookup", "Search", "Unusable", "checkpoint_of", "view_problem"]
-
 _COMPACTED_RETRIES = 3
 _VIEW_PAUSE_S = 5.0
 _SHORT_LOG, _FEW_CHECKPOINTS = 20_000, 2_000

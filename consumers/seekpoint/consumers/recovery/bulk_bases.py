@@ -21,8 +21,6 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
 from seekpoint.schemas.state.process_state import State, new_state
 
-__all__ = ["BulkBases"]
-
 _LOAD_KEYS = 500
 _POINT_READS_MAX = 16
 

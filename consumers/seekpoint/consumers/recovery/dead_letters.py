@@ -30,8 +30,6 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, Record, Table
 
-__all__ = ["DeadLetter", "DeadLetters", "PoisonCollector"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 

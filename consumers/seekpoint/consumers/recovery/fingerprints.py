@@ -10,8 +10,6 @@ from seekpoint.schemas.wire.encoding import HEADER, MAGIC
 if TYPE_CHECKING:
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
-__all__ = ["used_fingerprints"]
-
 
 def used_fingerprints(
     reader: KafkaReader, partitions: int, advance: Callable[[int], None] = lambda records: None

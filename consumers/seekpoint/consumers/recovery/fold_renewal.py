@@ -14,8 +14,6 @@ from seekpoint.schemas.folds import stale_folds
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["fold_reason", "renew_folds"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 

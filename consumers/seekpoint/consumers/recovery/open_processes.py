@@ -17,8 +17,6 @@ from seekpoint.consumers.recovery.view_summaries import NoViewError, keys_from, 
 from seekpoint.consumers.view.process_summary import Summary, is_open_process, summary_of
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["open_states", "recover_open"]
-
 _STATES_MAX = 2_000
 """How many states ``open_states`` recovers at once, if it knows which."""
 

@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from seekpoint.schemas.errors import UnknownPoint
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["NOW", "Point", "timestamp_ms"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

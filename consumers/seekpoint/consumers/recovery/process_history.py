@@ -13,8 +13,6 @@ from seekpoint.schemas.errors import JournalGap, UnknownProcess
 from seekpoint.schemas.log.log_ports import Batch
 from seekpoint.schemas.log.partition import partition_of
 
-__all__ = ["Logged", "histories", "history", "kinds_of", "logged_of", "newest_entry", "whole_history"]
-
 _WINDOW = 1_000
 """How many offsets a search from the end reads first. Each further window is twice as large."""
 

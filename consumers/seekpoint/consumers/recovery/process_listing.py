@@ -22,8 +22,6 @@ from seekpoint.consumers.recovery.view_summaries import (
 from seekpoint.consumers.view.process_summary import Summary, summary_of
 from seekpoint.schemas.log.log_ports import Watermarks
 
-__all__ = ["list_processes"]
-
 _PAGE_MAX, _RECOVERED_MAX = 500, 2_000
 """How many processes of a partition are read from the view at once, and how many states are recovered at once."""
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.bulk_bases import BulkBases
     from seekpoint.consumers.view.view_store import ViewStore
 
-__all__ = ["Recoverer"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 _SCAN = Base(Tier.SCAN, new_state(), 0)

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["Recovery"]
-
 T = TypeVar("T")
 
 _FOLLOW_INTERVAL_S = 0.1

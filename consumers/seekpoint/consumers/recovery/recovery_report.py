@@ -13,8 +13,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Watermarks
 from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["LastCheckpoint", "Recovered", "Report", "is_known"]
-
 
 class Report(FrozenStruct, frozen=True, kw_only=True):
     """The way in which a state was recovered, and its cost. Offsets are of the process's partition."""

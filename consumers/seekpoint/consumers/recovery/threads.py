@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from seekpoint.schemas.errors import HandleClosed
 
-__all__ = ["Threads"]
-
 T = TypeVar("T")
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from threading import Lock
 
-__all__ = ["Tier", "TierCounts"]
-
 
 class Tier(StrEnum):
     """Where a recovery starts, the quickest first. All tiers lead to the same state; a report names the tier."""

@@ -24,8 +24,6 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, schema_json
 
-__all__ = ["Verification", "methods_of", "verify", "verify_all"]
-
 
 class Verification(FrozenStruct, frozen=True, kw_only=True):
     """The hashes of a process's state as of one offset, each found by another method."""

@@ -22,8 +22,6 @@ from seekpoint.schemas.log.log_ports import Landmark, Watermarks
 if TYPE_CHECKING:
     from seekpoint.consumers.view.view_store import Page, ViewMeta
 
-__all__ = ["NoViewError", "keys_from", "missing_view", "read_view", "summaries", "unapplied_keys", "view_page"]
-
 _PAGE = 1_000
 
 

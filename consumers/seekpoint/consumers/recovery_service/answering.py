@@ -25,8 +25,6 @@ from seekpoint.schemas.log.recovery_requests import RecoveryAnswer, RecoveryRequ
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.clock import now_us
 
-__all__ = ["Answered", "PublishState", "RequestAnswerer", "is_now", "open_answer", "point_of"]
-
 PublishState = Callable[[str, Recovered], Awaitable[str | None]]
 """Stores a state that is too large for an answer where the requester can read it. Returns the place, or None."""
 

@@ -16,8 +16,6 @@ from seekpoint.schemas.log.log_ports import Record
 if TYPE_CHECKING:
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
-__all__ = ["Exchange", "KafkaExchange", "Kind", "MemoryExchange"]
-
 Kind = Literal["recover", "recovered"]
 _END = 1 << 62
 

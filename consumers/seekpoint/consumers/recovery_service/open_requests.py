@@ -11,8 +11,6 @@ from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.recovery_requests import ANSWER, decode_request
 
-__all__ = ["OpenRequests", "RequestAudit"]
-
 T = TypeVar("T")
 
 _ID_AT = 2 + len(ANSWER.fingerprint)

@@ -42,8 +42,6 @@ from seekpoint.schemas.values.clock import now_us
 if TYPE_CHECKING:
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
-__all__ = ["RecoveryService", "RequestCheckpoint"]
-
 RequestCheckpoint = Callable[[str], Awaitable[None]]
 """Requests a checkpoint of a process and waits for it, so that the next recovery of the process is short."""
 

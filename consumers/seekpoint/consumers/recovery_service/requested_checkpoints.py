@@ -21,8 +21,6 @@ from seekpoint.schemas.errors import SeekpointError, UndecodableRecord
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.log.recovery_requests import decode_request
 
-__all__ = ["CheckpointRequests", "RequestedCheckpoints"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 _POLL_INTERVAL_S = 0.5

@@ -13,8 +13,6 @@ from seekpoint.schemas.errors import CheckpointTimeout, SeekpointError
 if TYPE_CHECKING:
     from seekpoint.consumers.view_browser import View
 
-__all__ = ["StoredStates"]
-
 _POLL_MIN_S, _POLL_MAX_S, _POLL_GROWTH = 0.25, 2.0, 1.3
 
 

@@ -6,8 +6,6 @@ import sqlite3
 from contextlib import closing
 from functools import lru_cache
 
-__all__ = ["prepare", "unexpected_object"]
-
 _VALUE_MAX = 1 << 27
 """Ten times the largest state: a value of a gigabyte would be read into memory."""
 _OBJECTS = "SELECT name, type, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from seekpoint.schemas.errors import JournalMismatch
 
-__all__ = ["FileIdentity", "is_immutable"]
-
 _ENDINGS = ("", "-wal", "-shm")
 
 

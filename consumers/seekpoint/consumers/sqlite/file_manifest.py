@@ -8,8 +8,6 @@ from dataclasses import replace
 from seekpoint.schemas.log.manifest import Manifest, schema_key
 from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT, schema_json
 
-__all__ = ["add_schema", "is_same_journal", "lacks_schema", "manifest_in", "write_format"]
-
 _OWN_SCHEMA = schema_key(SCHEMA_FINGERPRINT)
 
 

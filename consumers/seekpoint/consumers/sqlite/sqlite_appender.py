@@ -20,8 +20,6 @@ from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
 from seekpoint.schemas.errors import JournalFull, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord, Record
 
-__all__ = ["SqliteAppender"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 _QUEUE_MAX = 100_000

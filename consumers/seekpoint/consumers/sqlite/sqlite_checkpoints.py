@@ -16,8 +16,6 @@ from seekpoint.consumers.sqlite.sqlite_records import place_of
 from seekpoint.consumers.sqlite.sqlite_team import Membership
 from seekpoint.schemas.errors import LogTruncated, SeekpointError
 
-__all__ = ["SqliteCheckpoints"]
-
 _BATCH = 100
 
 

@@ -35,8 +35,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalFull, JournalMismatch, JournalUnavailable, NewerFormat, SeekpointError
 from seekpoint.schemas.log.manifest import FORMAT, Manifest
 
-__all__ = ["Changes", "SqliteFile"]
-
 T = TypeVar("T")
 
 _APPLICATION_ID = 0x5345454B  # "SEEK"

@@ -9,8 +9,6 @@ from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
 from seekpoint.consumers.sqlite.sqlite_team import SqliteTeamMember
 from seekpoint.schemas.log.log_ports import Record
 
-__all__ = ["SqliteInboxMember"]
-
 
 class SqliteInboxMember:
     """A member of a group of workers. For one thread. Raises ``JournalUnavailable`` and ``JournalMismatch``."""

@@ -7,8 +7,6 @@ import sqlite3
 from seekpoint.consumers.sqlite.sqlite_records import place_of
 from seekpoint.schemas.log.log_ports import Watermarks
 
-__all__ = ["marks_of"]
-
 
 def marks_of(connection: sqlite3.Connection, topic: str, partition: int) -> Watermarks:
     """Return the first and the next offset of a partition."""

@@ -13,8 +13,6 @@ from seekpoint.consumers.log_reading.group_port import Fetched
 from seekpoint.consumers.sqlite.sqlite_log import EPOCH, SqliteLog
 from seekpoint.consumers.sqlite.sqlite_team import SqliteTeamMember
 
-__all__ = ["SqliteProjectors"]
-
 _TEAM = "projectors"
 
 

@@ -9,8 +9,6 @@ from zlib import crc32
 from seekpoint.schemas.errors import LogDamaged
 from seekpoint.schemas.log.log_ports import Record
 
-__all__ = ["COLUMNS", "OFFSET_BITS", "Row", "insert_records", "place_of", "record_of"]
-
 OFFSET_BITS = 40
 COLUMNS = "place, timestamp_ms, key, value, checksum"
 Row = tuple[int, int, bytes | None, bytes | None, int]

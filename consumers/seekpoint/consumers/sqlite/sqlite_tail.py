@@ -16,8 +16,6 @@ from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch
 
-__all__ = ["SqliteTail"]
-
 _BATCH = 500
 _BUSY_LOOK_S, _IDLE_LOOK_S = 0.002, 0.01
 _CHECK_S = 0.5

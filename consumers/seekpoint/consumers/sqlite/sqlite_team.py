@@ -23,8 +23,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from seekpoint.consumers.log_reading.group_members import GroupMember
 
-__all__ = ["Membership", "SqliteTeamMember", "shared_out", "team_members"]
-
 _SILENCE_S = 6.0
 _BEAT_S = 1.0
 """How often a member says that it is there, and looks who else is. As often as Kafka's members, six times as ours."""

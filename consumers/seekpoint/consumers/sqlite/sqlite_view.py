@@ -20,8 +20,6 @@ from seekpoint.consumers.view.view_store import Change, Loaded, Page, Pointer, V
 from seekpoint.schemas.errors import JournalMismatch, SeekpointError, ViewUnavailable
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["SqliteView"]
-
 T = TypeVar("T")
 
 _DAMAGE = "its row does not have its hash"

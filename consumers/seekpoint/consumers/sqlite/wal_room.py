@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["WalRoom"]
-
 _STEP_BYTES = 512 * 1024
 _ENOUGH_BYTES = 4_200_000
 """What the log grows to before SQLite begins at its start again: 1,000 pages."""

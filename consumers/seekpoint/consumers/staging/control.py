@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["Control"]
-
 
 class Control:
     """The pause and stop flags of one replay. Thread-safe."""

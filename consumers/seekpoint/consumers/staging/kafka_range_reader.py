@@ -16,8 +16,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.log.safe_reading import safe_config
 
-__all__ = ["KafkaRangeReader"]
-
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
 _CONFIG: Mapping[str, Any] = {

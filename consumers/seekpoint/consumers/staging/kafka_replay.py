@@ -41,8 +41,6 @@ from seekpoint.schemas.errors import JournalUnavailable, ReplayRefused
 from seekpoint.schemas.log.log_ports import Watermarks
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["AUDIT_TOPIC", "KafkaTopic", "open_source", "open_target"]
-
 AUDIT_TOPIC = "seekpoint.replays"
 """The topic of audit entries, in the target's cluster."""
 

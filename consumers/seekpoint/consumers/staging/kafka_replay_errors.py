@@ -11,8 +11,6 @@ from seekpoint.consumers.kafka.kafka_errors import translated
 from seekpoint.schemas.config.cluster_profiles import Cluster
 from seekpoint.schemas.errors import JournalUnavailable, SeekpointError
 
-__all__ = ["TopicErrors"]
-
 
 class TopicErrors:
     """The error translation for the clients of one topic."""

@@ -13,8 +13,6 @@ from seekpoint.consumers.staging.replay_ports import OnDelivery
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ReplayRefused, SeekpointError
 
-__all__ = ["KafkaSender"]
-
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 _logger.addFilter(lambda record: "enable.gapless.guarantee" not in record.getMessage())
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from seekpoint.schemas.errors import InvalidName
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["CAPTURE_SUFFIX", "RecordLocation"]
-
 CAPTURE_SUFFIX = ".spk"
 
 

@@ -10,8 +10,6 @@ from seekpoint.consumers.staging.replay_plan import Plan
 from seekpoint.consumers.staging.replay_report import ReplayReport
 from seekpoint.consumers.staging.replay_run import ReplayRun
 
-__all__ = ["audit_entry"]
-
 
 def audit_entry(
     run: ReplayRun,

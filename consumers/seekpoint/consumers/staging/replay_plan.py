@@ -16,8 +16,6 @@ from seekpoint.consumers.staging.copy.transform import check_prefix
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Plan"]
-
 
 class Plan(FrozenStruct, frozen=True, kw_only=True):
     """The options of a replay. Raises ``ReplayRefused`` or ``InvalidSetting`` for options that are not possible."""

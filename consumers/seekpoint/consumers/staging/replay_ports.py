@@ -14,18 +14,6 @@ from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Watermarks
 
-__all__ = [
-    "Headers",
-    "OffsetRange",
-    "OnDelivery",
-    "RangeReader",
-    "ReplayMessage",
-    "ReplaySource",
-    "ReplayTarget",
-    "ReplayTopicFacts",
-    "Sender",
-]
-
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 OnDelivery: TypeAlias = Callable[[Any, Any], None]
 """Receives the delivery report of each record: an error (None: the record is in the log), and the message."""

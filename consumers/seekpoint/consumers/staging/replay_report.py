@@ -15,8 +15,6 @@ from seekpoint.consumers.staging.replay_plan import Plan
 from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["ReplayReport", "Sample", "estimate", "not_foldable", "notes_of"]
-
 
 class Sample(FrozenStruct, frozen=True):
     """One record of a dry run before and after masking. It holds unmasked values: only show it, never store it."""

@@ -30,8 +30,6 @@ from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.manifest import MANIFEST_KEY
 from seekpoint.schemas.wire.codec import Codec
 
-__all__ = ["ReplayRun"]
-
 
 class ReplayRun:
     """The facts of one run: both topics, the ranges, the progress. Raises ``ReplayRefused`` if it would not be safe."""

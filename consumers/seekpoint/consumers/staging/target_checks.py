@@ -5,8 +5,6 @@ from __future__ import annotations
 from seekpoint.consumers.staging.replay_ports import ReplayTopicFacts
 from seekpoint.schemas.errors import ReplayRefused
 
-__all__ = ["check_target", "check_timestamps", "qualified_name"]
-
 _UNLIMITED = -1
 
 

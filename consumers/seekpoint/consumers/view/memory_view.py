@@ -23,8 +23,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.call_table import CallsDraft
 from seekpoint.schemas.state.process_state import State, new_state
 
-__all__ = ["MemoryView"]
-
 _DAMAGE = "its row does not have its hash"
 
 

@@ -14,8 +14,6 @@ from seekpoint.schemas.config.extras import extra_missing
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, SeekpointError, ViewRefused, ViewUnavailable
 
-__all__ = ["RedisHash", "RedisScripts"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 T = TypeVar("T")

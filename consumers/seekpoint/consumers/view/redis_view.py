@@ -34,8 +34,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
 from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
 
-__all__ = ["RedisView"]
-
 _logger = logging.getLogger("seekpoint.consumers")
 
 _EMPTY = new_state()

@@ -13,24 +13,6 @@ from msgspec.structs import force_setattr
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = [
-    "FINISHED",
-    "INSTALL",
-    "LOAD",
-    "LOOKUP",
-    "META",
-    "NEWEST",
-    "OFFSET",
-    "OFFSETS",
-    "PAGE",
-    "POINT",
-    "PUT",
-    "READY",
-    "SWEEP",
-    "WRITE",
-    "Script",
-]
-
 
 class Script(FrozenStruct, frozen=True):
     """A script and its name in Redis."""

@@ -18,17 +18,6 @@ from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_state import State
 
-__all__ = [
-    "Change",
-    "Loaded",
-    "Page",
-    "Pointer",
-    "ViewBrowser",
-    "ViewLookup",
-    "ViewMeta",
-    "ViewStore",
-]
-
 
 class ViewMeta(NamedTuple):
     """The meta data of one partition's view. ``applied`` is None during a rebuild, and -1 if nothing is applied yet."""

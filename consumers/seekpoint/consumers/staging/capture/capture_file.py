@@ -21,8 +21,6 @@ from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.log_ports import Watermarks
 from seekpoint.schemas.wire.codec import Codec
 
-__all__ = ["META", "CaptureFile", "CaptureRangeReader", "message_of"]
-
 META = "seekpoint.capture"
 """The key of the capture's metadata in the container."""
 _PARTITIONS_MAX = 100_000

@@ -14,8 +14,6 @@ from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.wire.avro_primitives import get_long, get_text
 
-__all__ = ["RECORD_BYTES_MAX", "SCHEMA", "Header", "read_header", "read_rows"]
-
 SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Captured",

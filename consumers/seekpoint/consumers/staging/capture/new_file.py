@@ -12,8 +12,6 @@ from typing import BinaryIO
 from seekpoint.schemas.config.private_files import open_private, take_lock
 from seekpoint.schemas.errors import ReplayRefused
 
-__all__ = ["NewFile", "part_path", "refuse_existing", "write_error", "writing"]
-
 
 class NewFile:
     """A file that gets its name once it is complete. Until then one writer at a time writes ``NAME.part``.

@@ -20,8 +20,6 @@ from seekpoint.schemas.errors import JournalGap, ReplayRefused, UnknownProcess
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.log.partition import partition_of
 
-__all__ = ["ProcessFile", "histories_in"]
-
 
 class ProcessFile:
     """The history of one process, read from a file. Raises ``ReplayRefused`` if the file holds none, or several."""

@@ -13,8 +13,6 @@ from typing import Any
 from seekpoint.consumers.staging.copy.copy_stats import CopyStats, Settled
 from seekpoint.consumers.staging.replay_ports import OnDelivery
 
-__all__ = ["AckWindow", "AckWindows"]
-
 _WINDOW_S = 1.0
 _WINDOW_RECORDS = 200_000
 

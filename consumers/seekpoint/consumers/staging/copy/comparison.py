@@ -11,8 +11,6 @@ from seekpoint.consumers.staging.copy.tallies import Arrivals, MappedRange
 from seekpoint.consumers.staging.replay_ports import ReplaySource
 from seekpoint.schemas.errors import ReplayMismatch
 
-__all__ = ["OffsetMap", "read_back"]
-
 _MAP = "the offset map"
 _SILENCE_MAX_S = 60.0
 

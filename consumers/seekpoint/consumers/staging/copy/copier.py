@@ -20,8 +20,6 @@ from seekpoint.consumers.staging.replay_ports import OffsetRange, RangeReader, R
 from seekpoint.consumers.staging.resume.delivered_records import DeliveredRecords
 from seekpoint.schemas.errors import JournalUnavailable
 
-__all__ = ["Copier"]
-
 _BATCH_RECORDS = 1_000
 _TAKE_S = 0.1
 _SLICE_S = 0.05

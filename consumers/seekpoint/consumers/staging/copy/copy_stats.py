@@ -9,8 +9,6 @@ from seekpoint.consumers.staging.copy.pace import Lateness
 from seekpoint.consumers.staging.copy.selection import Gap
 from seekpoint.consumers.staging.copy.tallies import Tallies
 
-__all__ = ["CopyStats", "Settled"]
-
 _GAPS_MAX = 1_000
 
 

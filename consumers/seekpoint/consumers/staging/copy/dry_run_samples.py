@@ -12,8 +12,6 @@ from seekpoint.consumers.staging.replay_report import Sample
 from seekpoint.schemas.errors import NewerFormat, UndecodableRecord
 from seekpoint.schemas.wire.codec import Codec
 
-__all__ = ["DryRunSamples"]
-
 _SAMPLES_MAX = 10
 _CHARS_MAX = 2_000
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from seekpoint.consumers.staging.replay_ports import OffsetRange, RangeReader, ReplayMessage, ReplaySource
 from seekpoint.schemas.errors import SeekpointError
 
-__all__ = ["end_offsets", "read_between", "read_to_end"]
-
 _BATCH_RECORDS = 2_000
 _TAKE_S = 0.1
 

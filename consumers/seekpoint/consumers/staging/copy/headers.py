@@ -10,20 +10,6 @@ from typing import NamedTuple
 from seekpoint.consumers.staging.replay_ports import Headers
 from seekpoint.schemas.errors import ReplayRefused
 
-__all__ = [
-    "JOB",
-    "OFFSET",
-    "PATH",
-    "SEEDED",
-    "SOURCE",
-    "STRIPPED",
-    "TIMESTAMP",
-    "HeaderRules",
-    "Provenance",
-    "ReplayOrigin",
-    "without_replay_headers",
-]
-
 _REPLAY_PREFIX = "seekpoint-replay-"
 JOB = f"{_REPLAY_PREFIX}job"
 SOURCE = f"{_REPLAY_PREFIX}source"

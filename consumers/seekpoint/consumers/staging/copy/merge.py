@@ -12,8 +12,6 @@ from typing import Any
 
 from seekpoint.consumers.staging.replay_ports import RangeReader, ReplayMessage
 
-__all__ = ["QUEUE_RECORDS_MAX", "MergedReader", "TimestampMerge"]
-
 QUEUE_RECORDS_MAX = 1_000
 """A partition with so many queued records is paused until half of them are taken."""
 

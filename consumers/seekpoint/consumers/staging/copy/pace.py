@@ -11,8 +11,6 @@ from typing import Any
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["DueTimes", "Lateness", "Pace"]
-
 _RATIO = 1.02
 """A bucket of the histogram is two percent wide."""
 _SMALLEST_S = 1e-6

@@ -7,8 +7,6 @@ from enum import StrEnum
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.partition import partition_of
 
-__all__ = ["Partitioner", "Partitions", "choose_partitioner"]
-
 
 class Partitions(StrEnum):
     """How records are assigned to the target's partitions."""

@@ -22,8 +22,6 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.log.log_ports import Record
 
-__all__ = ["VARIABLES", "Predicate"]
-
 VARIABLES: Mapping[str, str] = {
     "key": "string",
     "partition": "int",

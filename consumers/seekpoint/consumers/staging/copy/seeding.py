@@ -31,8 +31,6 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.wire.codec import Codec, encode
 
-__all__ = ["RecoveringSource", "Seeder"]
-
 _RECOVERED_MAX = 100
 """Up to so many processes of a partition are recovered one by one; more are found by one scan."""
 _POLL_S = 0.1

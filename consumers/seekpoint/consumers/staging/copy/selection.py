@@ -18,8 +18,6 @@ from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Watermarks
 
-__all__ = ["Gap", "Selection", "parse_offsets", "ranges_of"]
-
 
 class Gap(NamedTuple):
     """Selected offsets that the source does not have."""

@@ -8,8 +8,6 @@ from typing import Any
 from seekpoint.consumers.staging.replay_ports import OnDelivery
 from seekpoint.schemas.errors import JournalUnavailable, SeekpointError
 
-__all__ = ["DryRunSender", "ImmediateSender"]
-
 
 class ImmediateSender:
     """The methods of a ``Sender`` other than ``produce``, where no record is ever in flight. Belongs to one thread."""

@@ -8,8 +8,6 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS
 from seekpoint.schemas.log.manifest import MANIFEST_KEY, Manifest, newest_schemas, writer_schemas
 from seekpoint.schemas.wire.codec import Codec
 
-__all__ = ["codec_of"]
-
 
 def codec_of(records: Mapping[bytes, bytes], reload: Callable[[], Mapping[bytes, bytes]] | None = None) -> Codec:
     """Return a decoder with the manifest's limits. ``reload`` reads the topic again for a missing schema."""

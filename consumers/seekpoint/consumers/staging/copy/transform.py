@@ -19,8 +19,6 @@ from seekpoint.schemas.errors import InvalidName, ReplayRefused, UndecodableReco
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.wire.codec import Codec, encode
 
-__all__ = ["Transform", "Transformed", "check_prefix", "with_prefix"]
-
 
 class Transformed(NamedTuple):
     """The record to send."""

@@ -14,8 +14,6 @@ from seekpoint.consumers.staging.masks.mask_values import Mask
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import ReplayRefused
 
-__all__ = ["AttachmentMasks"]
-
 _DIGEST_PARTS = 4
 
 

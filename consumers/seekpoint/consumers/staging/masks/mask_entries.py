@@ -31,8 +31,6 @@ from seekpoint.schemas.state.conversation import Message
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.state_values import shape_of
 
-__all__ = ["EntryMasks"]
-
 _LIFECYCLE = frozenset(Lifecycle)
 _MESSAGE = shape_of(Message)
 _HARMLESS = (bool, int, bytes, NoneType)

@@ -8,8 +8,6 @@ from seekpoint.consumers.staging.masks.mask_values import DROPPED, REDACTED, Mas
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.values.json_values import check
 
-__all__ = ["constant_or_text", "json_text", "text_of", "text_or_none"]
-
 _OUTCOMES = {"succeeded", "failed", "retry", "unknown", "stuck", "done", "dropped"}
 _ANSWERS = {"approved", "denied", "signalled", "timed_out"}
 _CONSTANTS = {

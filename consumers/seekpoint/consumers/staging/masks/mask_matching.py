@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-__all__ = ["Matching"]
-
 _TIMEOUT_S: Final = 0.1
 _TIMEOUTS_MAX: Final = 2
 """After so many in one value its other texts are not searched any more."""

@@ -9,8 +9,6 @@ from seekpoint.consumers.staging.masks.mask_paths import Path
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidSetting
 
-__all__ = ["check_kind", "check_path"]
-
 _ENVELOPE = frozenset({"actor", "correlation_id", "process_id"})
 _PLAIN = frozenset({"value", "process_id"})
 """The names in records that are no entries."""

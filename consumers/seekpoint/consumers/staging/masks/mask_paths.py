@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Path"]
-
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|([^".]+)')
 
 

@@ -17,8 +17,6 @@ from seekpoint.schemas.state.mask_shapes import CONTEXT, PLAIN, Shape
 from seekpoint.schemas.state.process_state import FIELDS
 from seekpoint.schemas.state.state_table import Section
 
-__all__ = ["StateMasks", "context_of"]
-
 _WHOLE = {**FIELDS.shapes(Section.WHOLE), "fold_version": PLAIN, "counters": PLAIN}
 _CONTENT = FIELDS.shapes(Section.CONTENT)
 _OWNERSHIP = FIELDS.shapes(Section.OWNERSHIP)

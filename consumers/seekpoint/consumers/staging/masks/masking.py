@@ -13,8 +13,6 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.wire.codec import encode
 
-__all__ = ["Masking"]
-
 _UNMASKABLE = (ValueError, LookupError, TypeError, RecursionError)
 
 

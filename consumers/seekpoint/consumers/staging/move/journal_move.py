@@ -21,8 +21,6 @@ from seekpoint.schemas.errors import ReplayMismatch, ReplayRefused, SeekpointErr
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Record
 
-__all__ = ["JournalMove", "Moved"]
-
 _TABLES = ("schemas", "deadletters")
 """What is moved beside the records. Heartbeats are of programs, and view and checkpoints are made again."""
 _POLL_S = 0.1

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from seekpoint.consumers.staging.copy.headers import ReplayOrigin
 from seekpoint.consumers.staging.replay_ports import ReplayMessage
 
-__all__ = ["DeliveredRecords", "wait_for_stable_ends"]
-
 
 @dataclass(slots=True)
 class DeliveredRecords:

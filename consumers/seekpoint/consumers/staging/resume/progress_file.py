@@ -21,8 +21,6 @@ from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.schemas.config.private_files import open_private, private_directory, take_lock, write_private
 from seekpoint.schemas.errors import ReplayRefused
 
-__all__ = ["ProgressFile", "ReplayProgress"]
-
 _VERSION = 1
 
 
