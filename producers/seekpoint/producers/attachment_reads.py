@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
     from seekpoint.schemas.values.attachment_ref import Ref
 
-__all__ = ["AttachmentPort", "AttachmentReads", "blobs_of", "read_attached"]
-
 
 class AttachmentPort(Protocol):
     """The parts of a node that reading an attachment needs: the journal, and the blob store."""

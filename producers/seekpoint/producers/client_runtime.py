@@ -26,8 +26,6 @@ from seekpoint.schemas.log.log_ports import LogReader, LogWriter
 if TYPE_CHECKING:
     from seekpoint.consumers.blobs.blob_store import BlobStore
 
-__all__ = ["ClientRuntime"]
-
 
 class ClientRuntime:
     """The parts of one client, for one event loop. ``start`` before use, ``close`` after."""

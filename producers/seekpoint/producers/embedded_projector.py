@@ -11,8 +11,6 @@ from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import GroupLost, Retryable, SeekpointError
 
-__all__ = ["EmbeddedProjector"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _RETRY_S = 5.0

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.node import Node
 
-__all__ = ["Imported", "import_process"]
-
 _AT_ONCE = 500
 
 

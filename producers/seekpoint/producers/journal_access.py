@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.inbox_ports import InboxMember
     from seekpoint.schemas.log.log_ports import LogWriter
 
-__all__ = ["JournalAccess", "group_member", "inbox_writer"]
-
 
 @dataclass(frozen=True, slots=True)
 class JournalAccess:

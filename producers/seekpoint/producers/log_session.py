@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import MailItem, State
     from seekpoint.schemas.values.attachment_ref import Ref
 
-__all__ = ["LogSession"]
-
 _HELD_CHARACTERS_MAX, _HELD_BYTES_MAX = 65_536, 16_384
 """The longest arguments of a start that is held back, and the room in the state that it must find."""
 _SAVED_POLL_S = 0.02

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader, LogWriter
     from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["Node", "opener_of", "runtime_of"]
-
 
 class Node(ControlCalls, HistoryCalls, AppendCalls, ReadCalls, AttachmentReads):
     """One member of the fleet, for one event loop: ``async with Node.connect(settings) as node``.

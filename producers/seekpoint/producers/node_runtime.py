@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
     from seekpoint.schemas.values.attachment_ref import Ref
 
-__all__ = ["NodeRuntime", "SharedClaims"]
-
 _BODY_THREADS_MAX = 32
 """How many plain functions of steps run at once; the next one waits."""
 

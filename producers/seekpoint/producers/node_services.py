@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
     from seekpoint.schemas.values.attachment_ref import Ref
 
-__all__ = ["AgentNode", "ChildRequest", "ChildRuns", "NodeServices"]
-
 
 class AgentNode(Protocol):
     """The calls of a node that do not need an open process."""

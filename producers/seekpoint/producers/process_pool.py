@@ -20,8 +20,6 @@ from seekpoint.schemas.errors import HandleClosed, InvalidSetting, SeekpointErro
 if TYPE_CHECKING:
     from seekpoint.producers.opening import Opening
 
-__all__ = ["ProcessPool"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 

@@ -20,8 +20,6 @@ from seekpoint.schemas.log.recovery_requests import RecoveryAnswer, RecoveryRequ
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.values.process_ids import named_process_key
 
-__all__ = ["Requests"]
-
 _RESEND_S = 5.0
 _LOOK_MIN_S, _LOOK_MAX_S, _LOOK_GROWTH = 0.01, 0.2, 1.3
 _logger = logging.getLogger("seekpoint.producers")

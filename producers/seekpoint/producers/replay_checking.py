@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies import Json
     from seekpoint.schemas.bodies.entry import Entry
 
-__all__ = ["Divergence", "ReplayCheck", "check_replay"]
-
 _TEXT_CHARACTERS_MAX = 2_000
 _SPINS = 50
 _LOOK_S = 0.01

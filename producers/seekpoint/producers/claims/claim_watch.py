@@ -12,8 +12,6 @@ from seekpoint.schemas.folding.fold import advance
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ClaimWatch"]
-
 
 class ClaimWatch:
     """The records of one process that arrive while it is being opened."""

@@ -19,8 +19,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import LogReader
 
-__all__ = ["Heartbeater"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _PATIENCE_S = 0.25

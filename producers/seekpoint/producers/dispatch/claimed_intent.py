@@ -37,8 +37,6 @@ from seekpoint.schemas.values.json_values import dump, load
 if TYPE_CHECKING:
     from seekpoint.producers.node_runtime import NodeRuntime
 
-__all__ = ["Dispatch", "DispatchClaim", "Intent"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _FRESH_S = 1.0

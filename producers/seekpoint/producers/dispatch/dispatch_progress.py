@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from seekpoint.producers.durable.effects.business_keys import SharedValues, shared_name
 
-__all__ = ["DispatchProgress"]
-
 
 class DispatchProgress:
     """The progress of the dispatchers of one ``name``, by connector and partition.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["deliver", "fits"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _AGAIN_S = 0.5

@@ -13,8 +13,6 @@ else:
 
     PayloadT = TypeVar("PayloadT")
 
-__all__ = ["GateAnswer", "PayloadT", "ReceivedSignal", "Turn", "Versioned"]
-
 
 class GateAnswer(NamedTuple, Generic[PayloadT]):
     """The answer of a gate. It is true only if the gate was approved.

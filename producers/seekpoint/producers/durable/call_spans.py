@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
 
-__all__ = ["spanned"]
-
 T = TypeVar("T")
 
 _ANSWERED = frozenset({"succeeded", "failed"})

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.session import Session
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["call_identity", "idempotency_key", "portable_key"]
-
 _CHARACTERS_MAX = 255
 """The longest key that payment services accept (Stripe)."""
 

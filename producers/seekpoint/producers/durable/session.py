@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import MailItem, State
     from seekpoint.schemas.values.attachment_ref import Ref
 
-__all__ = ["Acknowledged", "Journal", "Session", "SharedValue"]
-
 
 class Acknowledged(NamedTuple):
     """The seq and the offset of an entry that is in the log.

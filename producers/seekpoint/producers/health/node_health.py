@@ -15,8 +15,6 @@ from seekpoint.schemas.state.lifecycle import Lifecycle
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-__all__ = ["NodeHealth", "node_page"]
-
 
 class NodeHealth(PartsHealth):
     """The health of a node: healthy while its event loop, its tails and its own projector make progress.

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.health.parts_health import PartsHealth
     from seekpoint.producers.writer.node_metrics import Histogram, NodeMetrics
 
-__all__ = ["node_families", "runs_family", "stalled_family"]
-
 
 def node_families(name: str, metrics: NodeMetrics, recoveries: Mapping[Tier, int]) -> Iterator[Metric]:
     """Yield what a node measures; ``name`` is the beginning of each metric's name."""

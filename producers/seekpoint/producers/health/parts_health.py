@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-__all__ = ["PartsHealth"]
-
 
 class PartsHealth(ABC):
     """The health of a program: healthy while each of its ``parts`` makes progress."""

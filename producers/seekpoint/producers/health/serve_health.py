@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.sync import SyncNode
     from seekpoint.producers.worker.agent_worker import Worker
 
-__all__ = ["HealthServer", "serve_health"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _LOOK_INTERVAL_S = 0.5

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ComparedCall", "ProcessDiff", "ProcessSide", "calls_made", "compare", "compare_runs"]
-
 
 class ProcessSide(FrozenStruct, frozen=True, kw_only=True):
     """One process at one moment."""

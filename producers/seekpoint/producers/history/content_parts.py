@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["CALLS", "CONTEXT", "CONVERSATION", "calls_in", "changed_parts", "part_of", "take_part"]
-
 CALLS, CONVERSATION, CONTEXT = "calls", "conversation", "context."
 """The names of the parts. A context value is the part ``context.KEY``."""
 _OF_CALLS = tuple(one.name for one in FIELDS.fields if one.restored and one.name not in ("values_json", "conversation"))

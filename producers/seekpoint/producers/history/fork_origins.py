@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.schemas.config.limits import Limits
 
-__all__ = ["Origin", "ReadHistory", "folded", "origin_of"]
-
 
 class ReadHistory(FrozenStruct, frozen=True):
     """The history of a process, read already."""

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Fork", "ForkPlan", "ForkRequest", "RunAgain", "fork_of", "forked_by"]
-
 _EVERY_KIND = frozenset({"step", "decision", "sample", "timer", "gate", "child", "effect", "receive"})
 
 

@@ -18,8 +18,6 @@ from seekpoint.schemas.values.process_ids import pasted
 if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
 
-__all__ = ["HistoryPoint"]
-
 
 class HistoryPoint(FrozenStruct, frozen=True):
     """A moment right after one entry of a process's owner. ``kind``: seq, time, before, after, turn or start."""

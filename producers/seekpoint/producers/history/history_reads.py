@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recoverer import Recoverer
     from seekpoint.producers.node_runtime import NodeRuntime
 
-__all__ = ["HistoryReads"]
-
 T = TypeVar("T")
 
 

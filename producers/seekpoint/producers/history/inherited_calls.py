@@ -19,8 +19,6 @@ from seekpoint.schemas.state.calls import call_of
 if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
 
-__all__ = ["GrowingCalls", "calls_of"]
-
 
 class _Told(NamedTuple):
     """An entry that tells something about the calls of a process."""

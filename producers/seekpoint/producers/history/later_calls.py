@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["answered_calls", "calls_of", "ended_after", "inherited_ends", "join_calls", "put_later_calls"]
-
 
 def ended_after(past: State, later: Iterable[tuple[int, Entry]], limits: Limits) -> Iterator[EndedCall]:
     """Yield the ends of calls in the entries ``later`` than ``past``, and other outcomes that calls got there."""

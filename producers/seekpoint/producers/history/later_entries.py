@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["entries_after"]
-
 _COUNTS = frozenset({Verdict.APPLIED, Verdict.DELIVERED})
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recoverer import Recoverer
     from seekpoint.consumers.view.process_summary import Summary
 
-__all__ = ["Descendant", "Parent", "ProcessLineage", "find_lineage", "lineage_of"]
-
 
 class Parent(FrozenStruct, frozen=True, kw_only=True):
     """A process from which the asked one comes, directly or through others."""

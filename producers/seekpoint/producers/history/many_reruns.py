@@ -19,8 +19,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.budget_sums import amount_of
 from seekpoint.schemas.values.decimal_arithmetic import exact_sum, parse_decimal
 
-__all__ = ["RerunLimits", "ScoredRerun", "rerun_many"]
-
 
 class RerunLimits(FrozenStruct, frozen=True, kw_only=True):
     """How many reruns run at once, and what all together may cost."""

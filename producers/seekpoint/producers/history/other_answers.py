@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import Draft
 
-__all__ = ["put_answers"]
-
 _ANSWERED = frozenset({"step", "decision", "sample", "gate"})
 _GATE_OUTCOMES = ("approved", "denied", "signalled", "timed_out")
 

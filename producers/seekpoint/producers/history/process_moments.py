@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-__all__ = ["moment_in", "named_moment"]
-
 
 async def named_moment(name: str, is_known: Callable[[str], Awaitable[bool]]) -> tuple[str, int | None]:
     """Return process id and seq; None as of now. A process whose own id looks like that has precedence."""

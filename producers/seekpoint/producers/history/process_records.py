@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import Batch
     from seekpoint.schemas.state.process_state import State
 
-__all__ = [
-    "DeletedSinceError",
-    "Line",
-    "LineReading",
-    "Place",
-    "ProcessRecord",
-    "ReadEnd",
-    "RecordSelection",
-    "place_of",
-]
-
 
 _KEPT_BYTES_MAX = 8_388_608
 """How many bytes of new entries are kept until it is known that none of them deletes the process."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["PromotePlan", "PromoteRequest", "plan_promotion", "promote"]
-
 _SIDES = ("fork", "parent")
 
 

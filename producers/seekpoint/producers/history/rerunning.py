@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Rerun", "RerunRequest", "plan_rerun", "rerun", "rerun_id_of"]
-
 _LABEL = "~"
 """Stands between the id of a process and the label of its rerun."""
 

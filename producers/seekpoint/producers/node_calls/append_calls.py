@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.shared_writing.shared_writes import SharedWrites
     from seekpoint.schemas.bodies import Body
 
-__all__ = ["AppendCalls"]
-
 
 class AppendCalls:
     """Write to shared processes. A node has ``_runtime`` and ``_opener``."""

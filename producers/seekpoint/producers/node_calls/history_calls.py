@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.rerunning import Rerun, RerunRequest
     from seekpoint.producers.history.rewinding import RewindPlan
 
-__all__ = ["HistoryCalls"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 

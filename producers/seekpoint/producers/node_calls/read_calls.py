@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.process_records import ProcessRecord
     from seekpoint.producers.history.record_reads import RecordReads
 
-__all__ = ["ReadCalls"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 

@@ -11,8 +11,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["FailedRun", "failed_runs"]
-
 _IN_DOUBT = ("step", "decision")
 
 

@@ -8,8 +8,6 @@ from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.values.process_ids import named_process_key
 
-__all__ = ["hidden_submission", "late_error"]
-
 
 def hidden_submission(reader: LogReader, process_id: str) -> TransactionOpen | None:
     """Return the error that names an open transaction which may hide a submission; None if there is none. Blocks."""

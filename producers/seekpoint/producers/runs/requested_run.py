@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["RequestedRun", "result_rebuilder"]
-
 
 class RequestedRun:
     """The agent and the input of a submission; ``code`` is the agent itself, if the program has it."""

@@ -13,8 +13,6 @@ from seekpoint.schemas.state.process_state import State
 if TYPE_CHECKING:
     from seekpoint.producers.tail.followed_values import ValueFollower
 
-__all__ = ["RunFollower"]
-
 
 class RunFollower:
     """Follows one process until its run is over, or until ``release``. Make it before the submission is sent."""

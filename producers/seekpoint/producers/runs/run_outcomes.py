@@ -15,8 +15,6 @@ from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.values.json_values import dump, load
 
-__all__ = ["failure_text_of", "has_failed", "is_cancelled", "is_over", "refuse_other_run", "run_result"]
-
 _MESSAGE_CHARACTERS_MAX = 1_000
 """The longest message that a state keeps."""
 

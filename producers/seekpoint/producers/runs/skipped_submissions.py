@@ -14,8 +14,6 @@ from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.submissions import SubmissionRecord, decode_submission
 
-__all__ = ["SkippedSubmissions", "TakenInbox"]
-
 _RECORDS_MAX = 2_000
 """How many records of a partition one look compares. The next look goes on behind them."""
 

@@ -17,8 +17,6 @@ from seekpoint.schemas.wire.codec import encode_within
 if TYPE_CHECKING:
     from seekpoint.producers.tracing.tracer import Tracer
 
-__all__ = ["check_submission", "send_submission"]
-
 _ATTEMPTS = 3
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["AppendOptions", "AppendRequest", "Appended", "append_conflict", "check_body", "check_options"]
-
 
 class AppendOptions(TypedDict, total=False):
     """The options of an append: see ``Node.append``."""

@@ -10,8 +10,6 @@ from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import Draft
 
-__all__ = ["Replica"]
-
 
 class Replica(FollowedValue):
     """A followed process. It also knows whether the newest claim was used: its owner has written since."""

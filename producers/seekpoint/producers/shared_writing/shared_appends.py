@@ -33,8 +33,6 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.values.clock import now_us
 
-__all__ = ["SharedAppends"]
-
 _BATCH_MAX = 1_000
 
 

@@ -28,8 +28,6 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["SharedClaim"]
-
 _TURN_MIN_S, _TURN_MAX_S, _TURN_CLAIMS = 0.02, 1.0, 4
 """How long another node may take to write after its claim, before this node claims too: so many of this node's own
 claims, within bounds. It doubles with each turn that this node lost."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
     from seekpoint.schemas.values.attachment_ref import Ref
 
-__all__ = ["SharedOpening", "SharedProcess"]
-
 
 class SharedProcess:
     """A process that several nodes write to. Every node may have it open, and every task may use it.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.tail.partition_tail import PartitionTail
     from seekpoint.producers.tail.tailer import Tailer
 
-__all__ = ["FollowedRecovery", "RecoveringListener", "recover_and_follow"]
-
 
 class RecoveringListener(Listener, Protocol):
     """A listener that keeps the error that a tail failed it with."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.tail.tailer import Tailer
     from seekpoint.schemas.log.log_ports import LogReader, Record
 
-__all__ = ["FollowedValue", "ValueFollower", "recover_followed"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _AGAIN_S = 0.5

@@ -13,8 +13,6 @@ from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch
 
-__all__ = ["Listener", "Observer", "PartitionTail", "Taken", "Unverified", "checksum_of"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 

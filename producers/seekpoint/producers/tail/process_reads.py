@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.tail.tailer import Tailer
     from seekpoint.schemas.log.log_ports import Extent, LogReader
 
-__all__ = ["ProcessReads"]
-
 
 class ProcessReads:
     """The reads of one node or client, for its event loop."""

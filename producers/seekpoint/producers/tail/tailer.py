@@ -29,8 +29,6 @@ from seekpoint.schemas.errors import HandleClosed, LogTruncated, Refused, Retrya
 from seekpoint.schemas.log.log_ports import Batch, LogReader, Record
 from seekpoint.schemas.log.tail import TailBatch
 
-__all__ = ["Tailer", "not_started", "refuse_other_loop"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 T = TypeVar("T")

@@ -11,8 +11,6 @@ from seekpoint.producers.tail.partition_tail import PartitionTail, Taken, checks
 from seekpoint.schemas.errors import JournalGap, LogTruncated, Retryable, SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, LogReader
 
-__all__ = ["TruncationChecks"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _RETRY_S = 1.0

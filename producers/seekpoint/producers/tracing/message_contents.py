@@ -8,8 +8,6 @@ from typing import Any
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.values.json_values import dump
 
-__all__ = ["input_messages", "output_messages"]
-
 _NO_LIMITS = Limits(depth=1_000_000, items=1_000_000_000)
 """The journal's own limits have admitted what is written here: a span must not refuse it."""
 

@@ -23,8 +23,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.values.json_values import load
 
-__all__ = ["OpenTelemetryTracer"]
-
 T = TypeVar("T")
 
 

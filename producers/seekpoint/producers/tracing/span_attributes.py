@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["call_attributes", "message_attributes", "run_attributes", "span_name", "usage_attributes"]
-
 _OPERATIONS = {"decision": "chat", "effect": "execute_tool", "tool": "execute_tool"}
 """The operation of a call's kind; the other kinds are none of generative AI."""
 

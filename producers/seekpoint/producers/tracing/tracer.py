@@ -8,8 +8,6 @@ from typing import Any, Protocol, TypeVar
 
 from seekpoint.schemas.bodies import Body
 
-__all__ = ["SpanOfMessage", "Tracer"]
-
 T = TypeVar("T")
 
 

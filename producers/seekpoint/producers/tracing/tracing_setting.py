@@ -9,8 +9,6 @@ from seekpoint.schemas.config.settings import Settings
 if TYPE_CHECKING:
     from seekpoint.producers.tracing.tracer import Tracer
 
-__all__ = ["tracer_of"]
-
 
 def tracer_of(settings: Settings) -> Tracer | None:
     """Return the tracer that the setting asks for. Raises ``InvalidSetting`` if opentelemetry is not installed."""

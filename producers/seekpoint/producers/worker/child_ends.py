@@ -25,8 +25,6 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ChildEnds"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _AGAIN_S = 1.0

@@ -20,8 +20,6 @@ from seekpoint.schemas.folding.fold import SHARED_PREFIX, advance
 from seekpoint.schemas.log.tail import TailBatch
 from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["Owner", "PartitionWatch"]
-
 _NEVER = 1 << 63
 
 

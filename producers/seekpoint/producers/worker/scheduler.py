@@ -21,8 +21,6 @@ from seekpoint.schemas.errors import SeekpointError, VersionConflict
 from seekpoint.schemas.log.submissions import SubmissionRecord
 from seekpoint.schemas.values.json_values import dump
 
-__all__ = ["Scheduler", "scheduled_run"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

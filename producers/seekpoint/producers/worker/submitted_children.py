@@ -20,8 +20,6 @@ from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.values.json_values import dump
 
-__all__ = ["SubmittedChildren"]
-
 
 class SubmittedChildren:
     """Runs the children of one worker's processes on any worker. ``agents``: the names of those it does this for."""

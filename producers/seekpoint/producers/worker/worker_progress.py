@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["WorkerProgress"]
-
 
 class WorkerProgress(FrozenStruct, frozen=True, kw_only=True):
     """What shows whether a worker makes progress. Two of them, some seconds apart, tell whether it stands still."""

@@ -10,8 +10,6 @@ from itertools import count
 from types import TracebackType
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "VirtualClock"]
-
 _LOOK_S = 60.0
 """How often ``until`` looks at the wall clock."""
 

@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Closing"]
-
 
 class Closing:
     """The closing steps that ``steps()`` returns, run once, in order, in a task of their own. A step may be async.

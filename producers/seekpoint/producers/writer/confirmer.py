@@ -20,8 +20,6 @@ from seekpoint.producers.writer.node_metrics import Histogram
 from seekpoint.schemas.errors import ConfirmTimeout, SeekpointError, TransactionOpen
 from seekpoint.schemas.log.log_ports import LogReader
 
-__all__ = ["Confirmer"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _IDLE_READ_S = 30.0

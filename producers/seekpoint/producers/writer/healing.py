@@ -20,8 +20,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendTimeout, ConfirmTimeout, Retryable, SeekpointError
 from seekpoint.schemas.wire.codec import encode
 
-__all__ = ["Healer"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _RETRY_S = 0.2

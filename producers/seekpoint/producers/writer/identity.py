@@ -8,8 +8,6 @@ from msgspec import field
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Identity"]
-
 
 class Identity(FrozenStruct, frozen=True):
     """A node's name (the same after a restart, if it is set) and the id of its present boot (never the same)."""

@@ -11,8 +11,6 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Body
 from seekpoint.schemas.errors import Cancelled, HandleLost, Retryable
 
-__all__ = ["Histogram", "NodeMetrics", "RunCounts"]
-
 _BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 

@@ -23,8 +23,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalFull, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import Appender, DeliveryReport, LogWriter, ProducerRecord, Record
 
-__all__ = ["Outbox", "Shipment"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0

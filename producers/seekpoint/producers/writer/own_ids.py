@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.writer.pending import Pending
     from seekpoint.schemas.log.log_ports import LogReader
 
-__all__ = ["IDS_KEPT", "OwnIds"]
-
 IDS_KEPT = 16_384
 """An id is known at least while its entry is among so many newest ones of the process. They take about 10 MB."""
 

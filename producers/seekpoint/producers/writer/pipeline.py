@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.writer.handle import Handle
     from seekpoint.producers.writer.pending import Pending
 
-__all__ = ["BYTES_MAX", "ENTRIES_MAX", "Pipeline"]
-
 ENTRIES_MAX, BYTES_MAX = 1_000, 8_388_608
 """The most entries of a process that are under way, and bytes: a crash may lose them, and they are in memory."""
 _TURN = 50

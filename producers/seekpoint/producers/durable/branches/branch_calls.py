@@ -11,8 +11,6 @@ from seekpoint.schemas.errors import Refused
 if TYPE_CHECKING:
     from seekpoint.producers.durable.branches.branch_group import Branch
 
-__all__ = ["BranchCalls"]
-
 T = TypeVar("T")
 
 

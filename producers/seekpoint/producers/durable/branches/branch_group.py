@@ -15,8 +15,6 @@ from seekpoint.producers.durable.failures.program_exits import contained
 from seekpoint.producers.durable.failures.recorded_failures import is_failure
 from seekpoint.schemas.errors import Refused
 
-__all__ = ["Branch", "BranchGroup"]
-
 T = TypeVar("T")
 
 

@@ -26,8 +26,6 @@ from seekpoint.schemas.errors import Refused
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["PATIENCE_S", "BranchSchedule", "BranchTask"]
-
 T = TypeVar("T")
 
 PATIENCE_S: Final = 30.0

@@ -11,8 +11,6 @@ from seekpoint.producers.durable.replay.scopes import is_explicit, root_scope
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["RecordedAnswers"]
-
 _OVER = frozenset({"succeeded", "failed"})
 
 

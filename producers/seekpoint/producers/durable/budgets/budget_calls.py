@@ -15,8 +15,6 @@ from seekpoint.schemas.values.json_values import dump
 if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
 
-__all__ = ["BudgetCalls"]
-
 
 class BudgetCalls(DurableCalls):
     """The budget calls of a process."""

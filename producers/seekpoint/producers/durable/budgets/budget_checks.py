@@ -30,8 +30,6 @@ from seekpoint.schemas.values.json_values import dump
 if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
 
-__all__ = ["Excess", "admit", "amounts_of", "excess_of", "raise_budget", "warnings_of"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _ZERO = Decimal(0)

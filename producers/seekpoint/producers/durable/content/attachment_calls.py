@@ -6,8 +6,6 @@ from seekpoint.producers.durable.durable_process import DurableCalls
 from seekpoint.producers.writer.attachment_parts import own_bytes, ref_to
 from seekpoint.schemas.values.attachment_ref import DEFAULT_MEDIA_TYPE, Ref
 
-__all__ = ["AttachmentCalls"]
-
 
 class AttachmentCalls(DurableCalls):
     """The calls of a process for values that are too large for a state. They are no calls of an agent's code: a run

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.call_signatures import DecideCall, DecisionOptions
     from seekpoint.schemas.values.value_types import ValueType
 
-__all__ = ["DecisionCalls"]
 _STREAM_OPTIONS = ("key", "retry", "timeout", "usage", "policy", "estimate")
 _OPTIONS = (*_STREAM_OPTIONS, "on_chunk")
 _MODEL_CALL: Mapping[str, int] = {"model_calls": 1}

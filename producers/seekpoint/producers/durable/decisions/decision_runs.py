@@ -21,8 +21,6 @@ from seekpoint.schemas.values.json_values import dump, load
 if TYPE_CHECKING:
     from seekpoint.producers.durable.decisions.decision_streams import LiveChunks
 
-__all__ = ["DecisionAttempts", "check_usage", "raise_difference", "tool_calls_in"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _NO_MORE = object()

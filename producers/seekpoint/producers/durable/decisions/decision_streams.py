@@ -14,8 +14,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Self
 
-__all__ = ["DecisionStream", "LiveChunks"]
-
 _NO_MORE = object()
 _running = set[asyncio.Task[Any]]()
 """An event loop has only weak references to its tasks: one whose stream nobody reads any more records it all the same.

@@ -11,8 +11,6 @@ from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.decimal_arithmetic import EXACT, exact_sum, parse_decimal
 
-__all__ = ["Price", "Prices"]
-
 _MILLION = Decimal(1_000_000)
 _PRICE_MAX = parse_decimal("1E+9")
 _DECIMALS_MAX = 6

@@ -19,8 +19,6 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import dump, load
 
-__all__ = ["Prompts", "Shortened", "requests_in", "whole_request"]
-
 _MEMBERS = ("messages", "input", "contents")
 
 

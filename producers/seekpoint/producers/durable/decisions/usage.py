@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Usage", "model_in", "summary_in", "usage_in"]
-
 _GOOGLE: Final[Mapping[str, tuple[str, str]]] = {
     "usageMetadata": ("usageMetadata", "usage_metadata"),
     "modelVersion": ("modelVersion", "model_version"),

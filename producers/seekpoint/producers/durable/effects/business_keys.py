@@ -14,8 +14,6 @@ from typing import Any, NamedTuple, Protocol
 from seekpoint.schemas.errors import InvalidName
 from seekpoint.schemas.values.process_ids import named_process_key
 
-__all__ = ["BusinessKeys", "KeyHolder", "SharedValues", "shared_name"]
-
 _NAME_BYTES_MAX = 160
 
 

@@ -35,14 +35,6 @@ from seekpoint.schemas.values.json_values import load
 if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
 
-__all__ = [
-    "COMPENSATION_RETRY",
-    "compensate",
-    "mark_code_failed",
-    "mark_compensated_by_code",
-    "settle_obligation",
-]
-
 logger = logging.getLogger("seekpoint.producers")
 
 COMPENSATION_RETRY = Retry(attempts=5, backoff_s=0.5, backoff_max_s=30.0)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.effects.effect_resolution import Effect
     from seekpoint.producers.durable.steps.call_signatures import EffectCall
 
-__all__ = ["EffectCalls", "own_effect", "register"]
-
 _NOT_CONFUSED: Mapping[str, None] = {"semantics": None, "business_key": None}
 """The options that the function is handed too, if it accepts them, or that always have a value."""
 

@@ -19,8 +19,6 @@ from seekpoint.schemas.values.json_values import dump
 if TYPE_CHECKING:
     from seekpoint.producers.durable.session import Journal, Session
 
-__all__ = ["EffectContext", "JournalValues"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 

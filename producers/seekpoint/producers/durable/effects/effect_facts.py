@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.values.value_types import ValueType
 
-__all__ = ["EffectFacts", "EffectRequest"]
-
 _NOT_IN_DOUBT = (EffectStatus.NEW, EffectStatus.SUCCEEDED, EffectStatus.FAILED)
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
         Unchecked,
     )
 
-__all__ = ["EffectStep", "effect"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")

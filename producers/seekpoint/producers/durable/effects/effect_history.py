@@ -20,8 +20,6 @@ from seekpoint.schemas.values.process_ids import pasted
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
 
-__all__ = ["EffectHistory", "effect_to_revoke", "effects_in"]
-
 
 def effects_in(history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> dict[str, Call]:
     """Return the newest record of each effect by its key. Raises ``JournalGap`` if its beginning is missing."""

@@ -49,8 +49,6 @@ from enum import Enum, StrEnum
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Answer", "Effect", "EffectStatus", "End", "NextStep", "Situation", "decide", "is_known_undone"]
-
 
 class Effect(StrEnum):
     """How often a call may be made, and what a further call changes."""

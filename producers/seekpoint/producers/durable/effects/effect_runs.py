@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.effects.business_keys import KeyHolder
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
 
-__all__ = ["EffectRun"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _NOT_BEGUN = (BudgetExceeded, IllegalCall, LimitExceeded)

@@ -9,8 +9,6 @@ from seekpoint.schemas.errors import EffectRefused
 if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
 
-__all__ = ["check_fork_may"]
-
 
 def check_fork_may(process: DurableProcess, kind: str, key: str) -> None:
     """Raise ``EffectRefused`` if the process is a fork that makes no effects of its own. ``kind``: effect or child."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
 
-__all__ = ["hold"]
-
 _LOOK_S = 0.01
 _MOVED_S = 0.1
 """How long to hold an effect whose request the history has in another scope: a call that was moved, as a rule."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["is_released"]
-
 
 async def is_released(journal: Journal, limits: Limits, holder: KeyHolder) -> bool:
     """Whether the effect that holds a key certainly has not happened and never will.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import Refused
 
-__all__ = ["check_effects_are_real"]
-
 
 def check_effects_are_real(settings: Settings, *, process_id: str | None = None, key: str | None = None) -> None:
     """Raise ``Refused`` if the settings allow recorded effects only, as in staging."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["content_to_rewind_to"]
-
 
 def content_to_rewind_to(reader: LogReader, process_id: str, past: State, now: State) -> b.Json:
     """Return the content of ``past`` with the effects since then that ``now`` no longer has, without their positions.

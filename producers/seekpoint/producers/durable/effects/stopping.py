@@ -10,8 +10,6 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.state.lifecycle import Lifecycle
 
-__all__ = ["stop"]
-
 
 async def stop(process: DurableProcess) -> None:
     """Stop a cancelled process: stopping, its compensations, stopped. Safe to call again after a crash.

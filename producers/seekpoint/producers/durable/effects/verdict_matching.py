@@ -17,8 +17,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_state import MailItem
 from seekpoint.schemas.values.json_values import load
 
-__all__ = ["DISPATCHER", "OWNER", "ExternalOutcome", "external_outcome_for"]
-
 DISPATCHER = "dispatcher/"
 """The prefix of the actor in a dispatcher's verdict."""
 

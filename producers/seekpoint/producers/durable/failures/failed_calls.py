@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.scopes import Scope
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["failed_calls", "is_tagged", "recorded_text", "tagged", "unfollowed_calls"]
-
 E = TypeVar("E", bound=BaseException)
 
 _KEY = "__seekpoint_key__"

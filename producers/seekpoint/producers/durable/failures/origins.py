@@ -13,8 +13,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.state.state_parts import Failure
 
-__all__ = ["failure_origin", "frames_from_own_code"]
-
 _LINE_CHARACTERS_MAX = 200
 _MESSAGE_CHARACTERS_MAX = 1_000
 """The longest message that a state keeps."""

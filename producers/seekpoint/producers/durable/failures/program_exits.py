@@ -15,8 +15,6 @@ from functools import partial
 from types import CodeType
 from typing import Any, TypeVar
 
-__all__ = ["as_failure", "contained", "is_stop", "raise_failure"]
-
 T = TypeVar("T")
 
 

@@ -38,21 +38,6 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.values.json_values import dump, load
 
-__all__ = [
-    "error_name",
-    "exact_failure",
-    "failure_text",
-    "failure_to_raise",
-    "is_failure",
-    "is_undone",
-    "mark_undone",
-    "recorded_failure",
-    "recorded_line",
-    "recorded_message",
-    "scrubbed_failure",
-    "unwrapped",
-]
-
 _NO_FAILURES = (
     HandleLost, ReplayDivergence, EffectHeld, RecordedValueInvalid, AppendTimeout, ConfirmTimeout, EffectUnknown,
     BudgetExceeded, Cancelled,

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["check_effects", "next_action", "set_aside"]
-
 _MADE_AGAIN = frozenset({"step", "decision", "sample", "child"})
 
 

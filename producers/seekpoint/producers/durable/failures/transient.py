@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from seekpoint.producers.durable.failures.failed_calls import is_tagged
 
-__all__ = ["is_transient", "retry_after_s", "still_running"]
-
 _STATUSES: Final = frozenset({408, 425, 429})
 """Besides those from 500 on. Not 409: a conflict is mostly an answer."""
 

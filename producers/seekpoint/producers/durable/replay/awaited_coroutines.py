@@ -8,8 +8,6 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-__all__ = ["awaited_coroutine", "is_started_by_wait_for"]
-
 _WAIT_FOR = asyncio.wait_for.__code__
 _RELEASE_WAITER = getattr(asyncio.tasks, "_release_waiter", None)
 

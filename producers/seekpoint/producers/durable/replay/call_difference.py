@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from seekpoint.schemas.errors import ReplayDivergence
 
-__all__ = ["Difference"]
-
 
 class Difference(NamedTuple):
     """How a call differs from the history: the facts of ``ReplayDivergence`` and of a ``Diverged`` entry."""

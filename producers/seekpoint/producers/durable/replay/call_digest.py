@@ -10,8 +10,6 @@ from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.values.json_values import dump
 
-__all__ = ["arguments_text", "text_digest"]
-
 
 def arguments_text(arguments: tuple[Any, ...], options: Mapping[str, Any], limits: Limits = DEFAULT_LIMITS) -> Json:
     """Return the canonical text of a call's arguments: a list, or an object with arguments and options.

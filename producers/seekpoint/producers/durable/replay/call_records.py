@@ -20,8 +20,6 @@ from seekpoint.schemas.state.budget_sums import amount_of
 from seekpoint.schemas.state.calls import turn_of
 from seekpoint.schemas.values.decimal_arithmetic import exact_sum
 
-__all__ = ["CALL_KINDS", "Attempt", "CallRecord", "CallTable", "asked", "total_cost"]
-
 
 @dataclass(slots=True)
 class Attempt:

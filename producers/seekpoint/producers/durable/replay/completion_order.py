@@ -21,8 +21,6 @@ from seekpoint.producers.durable.replay.scopes import BRANCH, is_explicit, paren
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["QUIET_ROUNDS", "CompletionOrder"]
-
 _Held: TypeAlias = "tuple[float, int, str | None, asyncio.Future[None]]"
 """A delayed answer: the seq of its end, the order of arrival, its scope, and the future that releases it."""
 

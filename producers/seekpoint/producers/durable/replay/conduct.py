@@ -11,8 +11,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.agent import Agent
 
-__all__ = ["PLAIN", "Detail", "ReplayMode", "RunOptions", "conduct_of"]
-
 
 class ReplayMode(StrEnum):
     """What happens when a request differs from the history."""

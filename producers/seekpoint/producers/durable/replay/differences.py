@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.session import Session
     from seekpoint.schemas.errors import ReplayDivergence
 
-__all__ = ["add_difference", "changed", "difference_from"]
-
 
 def changed(session: Session, error: ReplayDivergence, asks: b.Body) -> Coroutine[Any, Any, Any]:
     """Return a coroutine that raises ``error`` and says where ``asks``, the entry of the new request, differs.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.scopes import CallPlace
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["EffectsLeft"]
-
 
 class EffectsLeft:
     """The recorded effects that the code has not made again yet. ``read`` has the calls that it has made, ``ended``

@@ -12,8 +12,6 @@ from seekpoint.producers.durable.replay.scopes import parent_scope
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["FurtherAttempt"]
-
 
 class FurtherAttempt:
     """A further attempt of the body ``prefix``: each call of an earlier attempt answers one equal request.

@@ -11,8 +11,6 @@ from seekpoint.schemas.values.json_values import dump
 if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
 
-__all__ = ["note_parent_answers"]
-
 
 def note_parent_answers(process: DurableProcess) -> None:
     """Journal the keys, in the parent, of the calls that have answered since the last note."""

@@ -12,8 +12,6 @@ from seekpoint.schemas.state.calls import UNDO
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["OVER", "RecordIndex", "is_known_undone", "made_again", "may_have_been_done", "name_in", "runs_again"]
-
 OVER = frozenset({"succeeded", "failed"})
 _ASKS_AGAIN = frozenset({"step", "decision"})
 

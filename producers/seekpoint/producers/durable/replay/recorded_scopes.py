@@ -16,8 +16,6 @@ from seekpoint.producers.durable.replay.scopes import BRANCH, CURRENT, WRITE, Sc
 if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.record_index import RecordIndex
 
-__all__ = ["RecordedScopes", "Request"]
-
 
 class Request(NamedTuple):
     """The request of a call whose scope is not known yet. ``name`` is None of a content write."""

@@ -16,8 +16,6 @@ from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State
 
-__all__ = ["ReplayedContent"]
-
 
 class ReplayedContent:
     """The content of a frame and the writes since."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.branches.branch_schedule import BranchTask
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["ScopeTracker"]
-
 
 class ScopeTracker:
     """The scopes of one run of one process's code. ``task`` runs its main code; None: any code outside of tasks."""

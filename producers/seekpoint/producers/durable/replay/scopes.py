@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.scope_tracker import ScopeTracker
     from seekpoint.schemas.state.calls import Call
 
-__all__ = [
-    "BRANCH", "CURRENT", "PARENTS", "WRITE", "CallPlace", "Scope", "escaped_key", "escaped_name", "is_explicit",
-    "parent_scope", "root_scope",
-]  # fmt: skip
-
 BRANCH: Final = "~"
 """Begins the scope of a task, ``~1/``, and of an explicit branch, ``~1.2/``: the second of the first group."""
 PARENTS: Final = "%parent/"

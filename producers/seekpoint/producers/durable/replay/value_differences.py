@@ -8,8 +8,6 @@ from typing import Any
 
 from seekpoint.schemas.values.json_values import dump
 
-__all__ = ["first_difference"]
-
 _SHOWN_CHARACTERS_MAX = 120
 _SHOWN_BEFORE = 20
 

@@ -15,8 +15,6 @@ from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import IllegalTransition, LimitExceeded
 
-__all__ = ["WriteBuffer"]
-
 _CONTENT = (
     b.ContextUpdated,
     b.ContextUpdatedMany,

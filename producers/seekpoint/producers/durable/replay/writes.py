@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
     from seekpoint.schemas.state.calls import Frame
 
-__all__ = ["Append", "Writes"]
-
 Append: TypeAlias = Callable[[b.Body], Coroutine[Any, Any, Acknowledged]]
 """Writes an entry, and returns where it is."""
 

@@ -17,16 +17,6 @@ from seekpoint.schemas.errors import InvalidValue, UnserializableValue
 from seekpoint.schemas.state.calls import AgentRun, input_digest
 from seekpoint.schemas.values.json_values import dump, load
 
-__all__ = [
-    "GivenInput",
-    "is_same_input",
-    "is_same_result",
-    "journaled_input",
-    "journaled_result",
-    "rebuilt_input",
-    "rebuilt_result",
-]
-
 logger = logging.getLogger("seekpoint.producers")
 
 

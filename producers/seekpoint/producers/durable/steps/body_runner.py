@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from seekpoint.producers.writer.clocks import Clock
 
-__all__ = ["BodyHost", "run_body"]
-
 
 class BodyHost(Protocol):
     """The place where the body of a call runs: a process, or a node."""

@@ -10,8 +10,6 @@ from typing import Any
 from seekpoint.producers.durable.steps.retries import ONCE, Retry
 from seekpoint.schemas.errors import InvalidName, InvalidOption, InvalidSetting, Refused
 
-__all__ = ["callable_of", "check_options", "name_of", "retry_of", "seconds"]
-
 
 def callable_of(given: Any, name: str) -> Callable[..., Any]:
     """Return ``given``. Raise ``Refused`` for what is not callable: recorded as a failure, it would fail for ever."""

@@ -19,8 +19,6 @@ from seekpoint.schemas.errors import InvalidSetting
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-__all__ = ["MISSED", "PLANNED_MAX", "Schedule", "firing_id", "moment_text", "schedule_of"]
-
 MISSED = ("skip", "once", "all")
 _MISSED_AFTER = timedelta(seconds=60)
 """How late a firing may be before it counts as missed: longer than a takeover, or a rolling restart, takes."""

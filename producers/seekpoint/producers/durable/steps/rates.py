@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from seekpoint.schemas.errors import InvalidSetting
 
-__all__ = ["Rate", "rate_of"]
-
 
 @dataclass(frozen=True)
 class Rate:

@@ -9,8 +9,6 @@ from msgspec import field
 from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, UnserializableValue
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["ONCE", "TRANSIENT", "Retry"]
-
 _NEVER: Final = (UnserializableValue, LimitExceeded)
 """Errors after the work was done: the result cannot be journaled, and another attempt gives the same result."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.values.value_types import ValueType
 
 
-__all__ = ["SampleCalls", "recorded"]
-
 T = TypeVar("T")
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
         Unchecked,
     )
 
-__all__ = ["Step", "step"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")

@@ -10,8 +10,6 @@ from seekpoint.producers.durable.replay.parent_answers import note_parent_answer
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 
-__all__ = ["TurnCalls", "Turns"]
-
 
 class TurnCalls(DurableCalls):
     """The call ``turns`` of a process."""

@@ -23,8 +23,6 @@ from seekpoint.schemas.state.lifecycle import Lifecycle
 if TYPE_CHECKING:
     from seekpoint.producers.durable.session import Session
 
-__all__ = ["Cancellation"]
-
 _RAISED_MAX = 100
 """Code that swallows ``Cancelled`` more often gets a ``CancelledError``: a loop around it would never end."""
 _ENDED = frozenset({"succeeded", "failed"})

@@ -26,8 +26,6 @@ from seekpoint.schemas.values.json_values import dump
 if TYPE_CHECKING:
     from seekpoint.producers.durable.waits.child_runs import Child
 
-__all__ = ["ChildCalls"]
-
 
 class ChildCalls(DurableCalls):
     """The child calls of a process."""

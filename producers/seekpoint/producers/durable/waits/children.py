@@ -14,8 +14,6 @@ from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["ChildEnd", "ChildFailure", "Children"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 

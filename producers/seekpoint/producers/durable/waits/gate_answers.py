@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.state.process_state import MailItem, State
 
-__all__ = [
-    "OpenGate", "gate_to_answer", "has_no_successor", "open_gates", "opened_us", "unanswered_gates", "verdict_payload",
-]  # fmt: skip
-
 
 class OpenGate(FrozenStruct, frozen=True):
     """A gate that waits for an answer, with the prompt for a person and the deadline."""

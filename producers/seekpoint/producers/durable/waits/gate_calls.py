@@ -30,8 +30,6 @@ from seekpoint.schemas.values.json_values import dump, load
 if TYPE_CHECKING:
     from seekpoint.schemas.values.value_types import ValueType
 
-__all__ = ["GateCalls", "open_gate", "refusal_text", "verdict_of"]
-
 
 logger = logging.getLogger("seekpoint.producers")
 

@@ -29,16 +29,6 @@ from seekpoint.schemas.values.process_ids import named_process_key
 if TYPE_CHECKING:
     from seekpoint.producers.tail.followed_values import FollowedValue
 
-__all__ = [
-    "ANY_VERSION",
-    "ProcessShared",
-    "SharedCalls",
-    "check_ownable",
-    "shared_id",
-    "version_conflict",
-    "versioned",
-]
-
 ANY_VERSION = -1
 
 

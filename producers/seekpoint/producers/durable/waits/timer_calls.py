@@ -12,8 +12,6 @@ from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 
-__all__ = ["TimerCalls", "microseconds", "moment_of"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPAN_US_MAX = 3_155_760_000_000_000
 """A hundred years: a longer span is a mistake in the unit."""
