@@ -14,8 +14,6 @@ from seekpoint import Ref, State
 from seekpoint.adapters.shared_process_calls import SharedProcessCalls
 from seekpoint.errors import AppendConflict, UnserializableValue
 
-__all__ = ["are_attached", "attached", "drop_unused", "item_of"]
-
 _LARGE_BYTES = 65_536
 _MEDIA_TYPE = "application/json"
 

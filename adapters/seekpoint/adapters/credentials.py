@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["is_credential", "without_credentials"]
-
 _ENDS = (
     "accesskey", "accesskeyid", "apikey", "apikeystring", "authorization", "cookie", "cookies", "credential",
     "credentials", "headers", "password", "privatekey", "secret", "secretkey", "subscriptionkey", "token",

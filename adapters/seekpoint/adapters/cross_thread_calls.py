@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from seekpoint import Node, SyncNode
 from seekpoint.errors import HandleClosed, Refused
 
-__all__ = ["NodeCalls"]
-
 T = TypeVar("T")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from seekpoint import Node, State
 
-__all__ = ["states_by_id", "states_of"]
-
 
 async def states_of(node: Node, prefix: str) -> list[State]:
     """Return the states of the processes whose ids begin with ``prefix``, as of now."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from urllib.parse import quote
 
-__all__ = ["id_prefix_of", "joined", "process_id_of"]
-
 _ID_BYTES_MAX = 200
 _HASH_BYTES = 16
 _KEPT_MAX = _ID_BYTES_MAX - 2 * _HASH_BYTES - 1

@@ -26,8 +26,6 @@ from seekpoint.errors import (
     UnserializableValue,
 )
 
-__all__ = ["RESULT_LOST", "RunCalls", "has_run", "idempotency_key"]
-
 T = TypeVar("T")
 
 _ENDS_THE_RUN = (OperatorRequired, HandleLost, Retryable, Cancelled, ProcessSuspended)

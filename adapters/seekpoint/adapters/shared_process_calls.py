@@ -9,8 +9,6 @@ from typing import Any, Protocol
 from seekpoint import Node, Ref, SharedProcess, State, SyncNode
 from seekpoint.schemas.bodies import ContentBatch
 
-__all__ = ["SharedProcessCalls", "shared_calls"]
-
 
 class SharedProcessCalls(Protocol):
     """The calls that an adapter makes on a process."""

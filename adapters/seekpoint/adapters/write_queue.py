@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["Asked", "WriteQueue"]
-
 T = TypeVar("T")
 
 

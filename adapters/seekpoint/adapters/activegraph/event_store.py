@@ -20,8 +20,6 @@ from seekpoint.errors import HandleClosed
 if TYPE_CHECKING:
     from seekpoint import Node
 
-__all__ = ["SeekpointEventStore"]
-
 T = TypeVar("T")
 
 

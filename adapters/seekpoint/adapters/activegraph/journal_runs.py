@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from seekpoint import Node, Ref
     from seekpoint.adapters.activegraph.event_store import SeekpointEventStore
 
-__all__ = ["JournalPath", "SeekpointRuns", "record_of"]
-
 
 class SeekpointRuns:
     """The runs of ActiveGraph in a journal: ``SeekpointRuns(node)``.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from seekpoint.adapters.activegraph.run_content import Row
     from seekpoint.adapters.activegraph.run_process import RunProcess
 
-__all__ = ["PipelinedEvents"]
-
 _CHARACTERS_MAX = 8_000_000
 _BATCH_MAX = 500
 

@@ -21,8 +21,6 @@ from seekpoint.errors import Refused
 if TYPE_CHECKING:
     from seekpoint.adapters.activegraph.journal_runs import SeekpointRuns
 
-__all__ = ["last_event_before_unfinished_work", "resumed"]
-
 _STARTED = frozenset({"behavior.started", "relation_behavior.started"})
 
 

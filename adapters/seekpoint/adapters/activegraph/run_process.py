@@ -23,8 +23,6 @@ from seekpoint.errors import AppendConflict
 if TYPE_CHECKING:
     from seekpoint import Appended, SharedProcess
 
-__all__ = ["ARCHIVE_KEY", "RUN_KEY", "RunProcess"]
-
 RUN_KEY, ARCHIVE_KEY = "run", "archive"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from activegraph.store.errors import ConcurrentWriterError, DuplicateEventError, EventNotFoundError
 
-__all__ = ["archived_event", "duplicate_event", "event_not_found", "stale_writer"]
-
 
 def stale_writer(
     run_id: str, expected: tuple[int, str | None, int], actual: tuple[int, str | None, int]

@@ -14,8 +14,6 @@ from google.adk.models.registry import LLMRegistry
 from seekpoint.adapters.adk.run_records import request_json, responses_from, responses_json
 from seekpoint.adapters.run_calls import RunCalls
 
-__all__ = ["durable_model"]
-
 
 def durable_model(inner: BaseLlm, calls: RunCalls) -> BaseLlm:
     """Return a copy of a model that records its calls. It has the class of the model, which the toolkit looks at."""

@@ -15,8 +15,6 @@ from seekpoint.adapters.adk.durable_tools import DurableTools
 from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 
-__all__ = ["DurablePlugin"]
-
 
 class DurablePlugin(BasePlugin):
     """The plugin of one run. It returns nothing from its callbacks, so all others are called too.

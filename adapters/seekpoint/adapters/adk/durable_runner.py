@@ -29,8 +29,6 @@ from seekpoint.adapters.adk.session_service import SeekpointSessionService
 from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import InvalidOption, Refused
 
-__all__ = ["DurableRunner"]
-
 
 class DurableRunner:
     """``Runner`` for the code that runs as a process.

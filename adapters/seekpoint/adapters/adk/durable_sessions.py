@@ -17,8 +17,6 @@ from seekpoint import Ref, register_failure
 from seekpoint.adapters.adk.run_records import session_from, session_json
 from seekpoint.adapters.run_calls import RunCalls
 
-__all__ = ["DurableSessions"]
-
 _LARGE_BYTES = 65_536
 
 for _error in (AlreadyExistsError, SessionNotFoundError, StaleSessionError):

@@ -22,8 +22,6 @@ from seekpoint.adapters.adk.run_records import actions_json, apply_actions, resu
 from seekpoint.adapters.run_calls import RESULT_LOST, RunCalls, has_run
 from seekpoint.errors import EffectFailed, Refused, UnserializableValue
 
-__all__ = ["DurableTools"]
-
 _CLIENT_ID = "adk-"
 """The toolkit gives such an id to a call to which the model has given none."""
 

@@ -18,11 +18,6 @@ from pydantic_core import to_jsonable_python
 from seekpoint.adapters.adk.session_records import event_json, plain
 from seekpoint.adapters.credentials import without_credentials
 
-__all__ = [
-    "actions_json", "apply_actions", "request_json", "responses_from", "responses_json", "result_from", "result_json",
-    "session_from", "session_json",
-]  # fmt: skip
-
 _PART, _RESPONSE = "$adk.part", "$adk.function_response"
 _MODELS: Mapping[str, type[BaseModel]] = {_PART: types.Part, _RESPONSE: types.FunctionResponse}
 

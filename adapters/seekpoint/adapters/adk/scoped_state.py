@@ -18,8 +18,6 @@ from seekpoint.adapters.attached_items import attached, drop_unused, item_of
 from seekpoint.adapters.shared_process_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, UnknownAttachment
 
-__all__ = ["ScopedStates", "newer_state", "values_of", "with_attached"]
-
 _MARK = "applied/"
 
 

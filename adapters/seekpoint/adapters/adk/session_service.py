@@ -36,8 +36,6 @@ from seekpoint.adapters.process_names import id_prefix_of, joined
 from seekpoint.adapters.shared_process_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, InvalidOption, LimitExceeded, UnknownAttachment
 
-__all__ = ["SeekpointSessionService"]
-
 _STALE = (
     "The session has been modified in storage since it was loaded. Please reload the session before appending more "
     "events."

@@ -10,8 +10,6 @@ from seekpoint import Ref
 from seekpoint.adapters.agnt5.run_journal import RunJournal
 from seekpoint.adapters.agnt5.transport import SeekpointActivations
 
-__all__ = ["SeekpointCheckpoints"]
-
 _STEP = "step/"
 
 

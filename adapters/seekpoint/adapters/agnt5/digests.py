@@ -16,15 +16,6 @@ from typing import Any
 
 from seekpoint.errors import UnserializableValue
 
-__all__ = [
-    "activation_id",
-    "canonical_value",
-    "content_hash",
-    "definition_digest",
-    "input_digest",
-    "step_key",
-]
-
 _IDENTITY = b"agnt5.activation.identity.v1\0"
 _DEFINITION = b"agnt5.activation.definition.v1\0"
 _PROTOCOL = b"durable_activation_v1"

@@ -23,8 +23,6 @@ from seekpoint.errors import (
     SeekpointError,
 )
 
-__all__ = ["activation_errors"]
-
 _Code = ActivationErrorCode
 _CODES: tuple[tuple[type[SeekpointError], ActivationErrorCode], ...] = (
     (OwnerAlive, _Code.CONTENDED),

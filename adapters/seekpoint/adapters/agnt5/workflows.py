@@ -24,8 +24,6 @@ from seekpoint.adapters.agnt5.run_journal import RunJournal, process_id_of
 from seekpoint.adapters.agnt5.transport import SeekpointActivations
 from seekpoint.errors import AgentMismatch, HandleLost, InvalidOption, ProcessFinished, Refused, Retryable
 
-__all__ = ["DurableWorkflows"]
-
 _PAUSES = (DurableSleepSuspension, WaitingForUserInputException)
 _LOOK_S = 1.0
 """How often a sleeping run looks whether it was cancelled."""

@@ -13,8 +13,6 @@ from seekpoint.adapters.langgraph.thread_history import ThreadHistory
 from seekpoint.errors import JournalGap
 from seekpoint.schemas.bodies import ContentBatch, Deleted
 
-__all__ = ["extended"]
-
 
 async def extended(
     history: ThreadHistory, node: Node, process_id: str, read: Callable[[], Awaitable[ThreadContent]]

@@ -9,8 +9,6 @@ from langgraph.store.base import MatchCondition
 
 from seekpoint.errors import Refused
 
-__all__ = ["is_match", "matches"]
-
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "$eq": lambda value, wanted: bool(value == wanted),
     "$ne": lambda value, wanted: bool(value != wanted),

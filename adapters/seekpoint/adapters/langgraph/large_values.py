@@ -15,11 +15,6 @@ from seekpoint import Ref, SharedProcess, State
 from seekpoint.adapters.langgraph.stored_parts import Forget, Op, Put, PutWrites, StoredValue, StoredWrite
 from seekpoint.adapters.langgraph.thread_content import ThreadContent
 
-__all__ = [
-    "ATTACHED_WIDTH", "ENTRY_WIDTH_MAX", "KEPT_BYTES_MAX", "digests_in", "digests_of", "is_attached", "outlived",
-    "ref_of", "unknown_to", "width_of", "with_attachments",
-]  # fmt: skip
-
 ENTRY_WIDTH_MAX = 524_288
 """How many characters an entry's values may have together: the calls beyond that get the next entry."""
 ATTACHED_WIDTH, _IF_NEEDED = 131_072, 4_096

@@ -12,8 +12,6 @@ from seekpoint.adapters.langgraph.thread_log import ThreadLog
 from seekpoint.adapters.langgraph.thread_names import THREAD_KEY, joined, process_id_of
 from seekpoint.adapters.process_lists import states_of
 
-__all__ = ["RecentThreads"]
-
 _KEPT_MAX, _HISTORY_BYTES_MAX = 1_000, 67_108_864
 """How many threads are kept, and how many bytes their histories may have together."""
 

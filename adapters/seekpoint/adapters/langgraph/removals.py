@@ -16,8 +16,6 @@ from seekpoint.adapters.langgraph.thread_log import OutdatedError, ThreadLog
 from seekpoint.adapters.langgraph.thread_reads import ThreadReads
 from seekpoint.errors import Refused
 
-__all__ = ["Removals"]
-
 _COPIED_AT_ONCE = 50
 _Chooser: TypeAlias = Callable[[str, ThreadHistory], list[str]]
 

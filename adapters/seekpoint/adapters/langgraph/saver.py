@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from seekpoint import Node, SyncNode
 
-__all__ = ["SeekpointSaver"]
-
 
 class SeekpointSaver(BaseCheckpointSaver[str]):
     """Keep the checkpoints of graphs in a journal: ``graph = builder.compile(checkpointer=SeekpointSaver(node))``.

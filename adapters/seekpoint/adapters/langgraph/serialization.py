@@ -11,8 +11,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from seekpoint.errors import InvalidSetting, UndecodableRecord, UnserializableValue
 
-__all__ = ["checked_serializer", "dumped", "loaded", "strict_serializer"]
-
 
 def strict_serializer(allow: Iterable[type | tuple[str, str]] = ()) -> JsonPlusSerializer:
     """Return LangGraph's serializer in its strict form: it builds values of its own safe types, and of ``allow``."""

@@ -29,8 +29,6 @@ from seekpoint.errors import Refused
 if TYPE_CHECKING:
     from seekpoint import Node, SyncNode
 
-__all__ = ["SeekpointStore"]
-
 
 class SeekpointStore(BaseStore):
     """Keep the long-term memory of graphs in a journal: ``builder.compile(store=SeekpointStore(node))``.

@@ -17,8 +17,6 @@ from seekpoint import Node, SharedProcess, State
 from seekpoint.adapters.langgraph.thread_names import id_prefix_of, joined, process_id_of
 from seekpoint.adapters.process_lists import states_of
 
-__all__ = ["Namespace", "StoreNamespaces"]
-
 Namespace: TypeAlias = tuple[str, ...]
 
 _KEY, _ITEM = "namespace", "item/"

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Forget", "Json", "Op", "Put", "PutWrites", "StoredCheckpoint", "StoredValue", "StoredWrite", "Version"]
-
 Json: TypeAlias = "str | int | float | list[Json]"
 """What the adapter writes: texts, numbers and lists, never an object or null."""
 Version: TypeAlias = "str | int | float"

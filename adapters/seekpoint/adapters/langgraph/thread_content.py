@@ -36,8 +36,6 @@ from seekpoint.adapters.langgraph.thread_names import (
     writes_key,
 )
 
-__all__ = ["ContextChange", "Namespace", "TaskWrites", "ThreadContent", "fits_one_entry", "merged"]
-
 
 class TaskWrites:
     """The writes of one task that are stored with one checkpoint: the task's path, and the writes by index."""

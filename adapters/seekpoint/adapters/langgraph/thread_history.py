@@ -16,8 +16,6 @@ from seekpoint.adapters.langgraph.thread_names import KEY_PARTS, PAST_KEY, parts
 if TYPE_CHECKING:
     from seekpoint.schemas.bodies import Body
 
-__all__ = ["ThreadHistory", "sorted_writes"]
-
 
 class ThreadHistory:
     """The checkpoints, values and writes that the entries up to ``seq`` have stored and not removed."""

@@ -34,8 +34,6 @@ from seekpoint.adapters.langgraph.thread_history import ThreadHistory
 from seekpoint.adapters.write_queue import Asked, WriteQueue
 from seekpoint.errors import AppendConflict
 
-__all__ = ["OutdatedError", "ThreadLog"]
-
 _TICKS = 3
 """How many turns of the event loop an entry waits for more calls: a superstep's writes and its checkpoint come so."""
 

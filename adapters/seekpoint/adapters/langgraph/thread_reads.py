@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-__all__ = ["ThreadReads"]
-
 
 class ThreadReads:
     """The reads of a saver, with its serializer."""

@@ -16,8 +16,6 @@ from seekpoint.adapters.migration.import_runner import Migrated, Order
 from seekpoint.adapters.migration.read_only_sqlite import ReadOnlySqlite
 from seekpoint.errors import Refused
 
-__all__ = ["ActiveGraphSource", "activegraph"]
-
 _EVENT = ("id", "type", "payload", "actor", "frame_id", "caused_by", "timestamp")
 _TEXTS = ("id", "type", "payload", "timestamp")
 _RUN = ("parent_run_id", "forked_at_event_id", "label", "created_at", "goal", "frame_id")

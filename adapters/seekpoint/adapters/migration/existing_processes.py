@@ -8,8 +8,6 @@ from typing import TypeVar
 from seekpoint import Node, State
 from seekpoint.errors import Refused
 
-__all__ = ["existing_state", "other_content", "remaining"]
-
 T = TypeVar("T")
 _HINT = "import it under another prefix: --prefix NAME"
 

@@ -10,8 +10,6 @@ from typing import Literal, Protocol
 from seekpoint import Node
 from seekpoint.errors import Refused, SeekpointError, UnknownAttachment
 
-__all__ = ["ImportSource", "Migrated", "Order", "Status", "chosen_ids", "migrate"]
-
 Status = Literal["planned", "imported", "there", "differs", "refused"]
 _AT_ONCE = 8
 _DIFFERENCES_KEPT = 20

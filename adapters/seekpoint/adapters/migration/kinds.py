@@ -9,8 +9,6 @@ from typing import Final
 from seekpoint.adapters.migration.import_runner import ImportSource
 from seekpoint.errors import InvalidSetting, Refused
 
-__all__ = ["SOURCE_KINDS", "open_source"]
-
 _LANGGRAPH = "seekpoint.adapters.migration.langgraph_source"
 _OPENERS: Final[Mapping[str, tuple[str, str, str]]] = {
     "activegraph": ("seekpoint.adapters.migration.activegraph_source", "activegraph", "activegraph"),

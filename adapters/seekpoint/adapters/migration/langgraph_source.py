@@ -26,8 +26,6 @@ from seekpoint.adapters.migration.thread_comparison import ThreadComparison
 from seekpoint.adapters.migration.thread_import import ThreadImport
 from seekpoint.errors import Refused
 
-__all__ = ["LangGraphSource", "langgraph_postgres", "langgraph_sqlite"]
-
 _PAGE, _WRITTEN_AT_ONCE, _WIDTH_AT_ONCE = 32, 64, 4_194_304
 _NAMED_MAX = 5
 

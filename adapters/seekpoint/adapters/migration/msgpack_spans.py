@@ -7,8 +7,6 @@ from typing import Final
 
 from seekpoint.errors import UndecodableRecord
 
-__all__ = ["array_of", "is_snapshot", "map_of", "map_parts"]
-
 _NIL_TO_TRUE: Final = {0xC0: 0, 0xC2: 0, 0xC3: 0}
 _FIXED: Final[Mapping[int, int]] = {
     **_NIL_TO_TRUE, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8,

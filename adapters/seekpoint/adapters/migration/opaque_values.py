@@ -11,8 +11,6 @@ import ormsgpack
 from seekpoint.adapters.langgraph.serialization import strict_serializer
 from seekpoint.errors import Refused
 
-__all__ = ["Cipher", "Opaque", "OpaqueSerializer", "Typed", "are_equal", "cipher_of_environment", "is_pickle"]
-
 Typed = tuple[str, bytes]
 """The serializer's type, and its bytes."""
 _EXTENSIONS = range(8)

@@ -20,8 +20,6 @@ from seekpoint.adapters.promptise.json_data import as_json
 from seekpoint.adapters.promptise.stored_entries import COUNTS, NewEntry, checked_key
 from seekpoint.errors import Refused, UnserializableValue
 
-__all__ = ["PromptiseSource", "promptise"]
-
 _JOURNAL, _CHECKPOINT = ".jsonl", ".checkpoint.json"
 _COMPLETED = "completed-"
 _STEM_MAX, _AT_ONCE = 200, 200

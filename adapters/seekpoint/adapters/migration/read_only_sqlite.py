@@ -12,8 +12,6 @@ from urllib.parse import quote
 
 from seekpoint.errors import Refused
 
-__all__ = ["ReadOnlySqlite"]
-
 _VALUE_MAX = 1 << 28
 _STEPS_MAX = 10_000
 """How many millions of SQLite's steps one read may take, some minutes: a file of a stranger may ask for any number."""

@@ -12,8 +12,6 @@ from seekpoint.adapters.migration.msgpack_spans import map_of, map_parts
 from seekpoint.adapters.migration.opaque_values import OpaqueSerializer, Typed, is_pickle
 from seekpoint.errors import Refused, UndecodableRecord
 
-__all__ = ["SourceCheckpoint", "SourceWrite", "Split", "split_checkpoint"]
-
 
 class SourceWrite(NamedTuple):
     """One write of a task."""

@@ -16,8 +16,6 @@ from seekpoint.adapters.migration.opaque_values import Opaque, OpaqueSerializer,
 from seekpoint.adapters.migration.source_checkpoints import SourceCheckpoint
 from seekpoint.errors import SeekpointError
 
-__all__ = ["ThreadComparison"]
-
 _SNAPSHOT = 7
 
 

@@ -23,8 +23,6 @@ from seekpoint.adapters.migration.opaque_values import OpaqueSerializer, Typed, 
 from seekpoint.adapters.migration.source_checkpoints import SourceCheckpoint, SourceWrite
 from seekpoint.errors import Refused
 
-__all__ = ["ThreadImport"]
-
 _EMPTY: Typed = ("empty", b"")
 _Place = tuple[str, str]
 

@@ -16,8 +16,6 @@ from typing import Any
 
 from seekpoint import register_failure
 
-__all__ = ["AnswerError", "BusyError", "LostError", "SendError", "answer_error", "retry_after_s", "send_error"]
-
 _BODY_CHARACTERS_MAX = 8_000
 _BUSY = frozenset({408, 429})
 _NEVER_FREE = frozenset({"insufficient_quota", "billing_hard_limit_reached"})

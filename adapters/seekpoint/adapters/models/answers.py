@@ -18,8 +18,6 @@ from seekpoint.adapters.models.stream_coding import EventDecoder, EventEncoder
 from seekpoint.adapters.models.stream_summaries import StreamSummary
 from seekpoint.adapters.models.strict_json import JournalableError, parsed
 
-__all__ = ["ChunkReader", "ChunkWriter", "answer_bytes", "answer_of", "error_bytes", "error_of", "request_id_in"]
-
 _REQUEST_ID, _BODY, _CONTENT_TYPE = "_request_id", "_body", "_content_type"
 _COUNTED = frozenset({"model", "modelVersion", "usage", "usageMetadata"})
 _ERROR_STATUSES = {"overloaded_error": 529, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504}

@@ -12,8 +12,6 @@ from seekpoint.adapters.models.stainless_clients import wrapped
 if TYPE_CHECKING:
     from anthropic import Anthropic, AsyncAnthropic
 
-__all__ = ["wrap_anthropic"]
-
 C = TypeVar("C", bound="AsyncAnthropic | Anthropic")
 
 

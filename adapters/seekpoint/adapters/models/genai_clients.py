@@ -13,8 +13,6 @@ from seekpoint.errors import Refused
 if TYPE_CHECKING:
     from google.genai import Client
 
-__all__ = ["wrap_genai"]
-
 
 def wrap_genai(process: Process | SyncProcess, client: Client, **options: Unpack[ModelOptions]) -> Client:
     """Return a client like ``client`` whose model calls are decisions of ``process``: ``generate_content`` and others.

@@ -17,8 +17,6 @@ from seekpoint.adapters.models.model_options import ModelOptions
 from seekpoint.adapters.models.stream_coding import EventDecoder, EventEncoder
 from seekpoint.adapters.models.stream_summaries import StreamSummary
 
-__all__ = ["wrap_litellm"]
-
 _NAME = "litellm.completion"
 _NOT_RECORDED = frozenset({
     "api_base", "base_url", "client", "default_headers", "extra_headers", "headers", "logger_fn", "max_retries",

@@ -8,8 +8,6 @@ from typing import Any, TypedDict
 
 from seekpoint import Retry, Usage
 
-__all__ = ["ModelOptions"]
-
 
 class ModelOptions(TypedDict, total=False):
     """The options of each decision that a wrapped client makes; ``process.decide`` explains them."""

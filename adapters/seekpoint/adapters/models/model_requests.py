@@ -16,8 +16,6 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 from seekpoint.adapters.credentials import is_credential, without_credentials
 from seekpoint.errors import Refused
 
-__all__ = ["GOOGLE", "Api", "ModelRequest", "api_of_paths"]
-
 _HEADERS = ("anthropic-beta", "openai-beta")
 _QUERY, _HEADERS_MEMBER = "_query", "_headers"
 _OWN = frozenset({_QUERY, _HEADERS_MEMBER})

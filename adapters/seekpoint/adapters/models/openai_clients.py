@@ -12,8 +12,6 @@ from seekpoint.adapters.models.stainless_clients import wrapped
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
 
-__all__ = ["wrap_openai"]
-
 C = TypeVar("C", bound="AsyncOpenAI | OpenAI")
 
 

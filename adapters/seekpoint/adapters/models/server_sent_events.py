@@ -14,8 +14,6 @@ from typing import Any
 
 from seekpoint.adapters.models.strict_json import parsed
 
-__all__ = ["EventReader", "is_last", "written"]
-
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _LAST = frozenset({"message_stop", "response.completed", "response.failed", "response.incomplete"})
 

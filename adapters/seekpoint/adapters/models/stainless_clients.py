@@ -10,8 +10,6 @@ from seekpoint.adapters.models.model_options import ModelOptions
 from seekpoint.adapters.models.model_requests import Api
 from seekpoint.adapters.models.transports import http_client
 
-__all__ = ["wrapped"]
-
 
 def wrapped(process: Process | SyncProcess, client: Any, api: Api, options: ModelOptions) -> Any:
     """Return a copy of ``client`` that sends through a transport of decisions."""

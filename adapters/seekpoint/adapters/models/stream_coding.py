@@ -22,8 +22,6 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-__all__ = ["EventDecoder", "EventEncoder"]
-
 _Path: TypeAlias = "tuple[str | int, ...]"
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from seekpoint.adapters.models.strict_json import parsed
 
-__all__ = ["StreamSummary"]
-
 _OVER = frozenset({"response.completed", "response.failed", "response.incomplete"})
 
 

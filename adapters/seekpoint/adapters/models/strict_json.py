@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-__all__ = ["JournalableError", "parsed"]
-
 
 class JournalableError(ValueError):
     """A text is JSON as clients read it, with what a journal does not carry. ``value`` is what clients read."""

@@ -25,8 +25,6 @@ from seekpoint.adapters.models.model_options import ModelOptions
 from seekpoint.adapters.models.model_requests import Api, ModelRequest
 from seekpoint.errors import Refused
 
-__all__ = ["http_client", "module_of"]
-
 _Http: TypeAlias = Any
 """An object of ``httpx2`` or of ``httpx``."""
 

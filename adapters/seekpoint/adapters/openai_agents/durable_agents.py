@@ -15,8 +15,6 @@ from seekpoint.adapters.openai_agents.durable_tools import durable_tool, is_agen
 from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 
-__all__ = ["DurableAgents"]
-
 
 class DurableAgents:
     """The copies that one ``DurableRunner`` has made."""

@@ -16,8 +16,6 @@ from seekpoint.adapters.openai_agents.model_records import request_json, respons
 from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 
-__all__ = ["DurableModel", "DurableProvider"]
-
 
 class DurableProvider(ModelProvider):
     """A provider whose models are durable."""

@@ -11,8 +11,6 @@ from seekpoint.adapters.openai_agents.journal_session import SeekpointSession
 from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 
-__all__ = ["DurableSession"]
-
 
 class DurableSession(SessionABC):
     """A session whose calls are steps.

@@ -30,8 +30,6 @@ from seekpoint import Effect
 from seekpoint.adapters.run_calls import RESULT_LOST, RunCalls, has_run
 from seekpoint.errors import Refused
 
-__all__ = ["durable_tool", "is_agent_tool", "parsed"]
-
 _HOSTED = (CodeInterpreterTool, FileSearchTool, HostedMCPTool, ImageGenerationTool, ToolSearchTool, WebSearchTool)
 """Tools that the provider runs within a model call."""
 _Part = ToolOutputText | ToolOutputImage | ToolOutputFileContent

@@ -26,8 +26,6 @@ from seekpoint.errors import AppendConflict, HandleClosed, LimitExceeded, Unknow
 if TYPE_CHECKING:
     from agents.memory.session import _CompactionSnapshot
 
-__all__ = ["SeekpointSession"]
-
 T = TypeVar("T")
 
 _ITEM = "item/"

@@ -14,8 +14,6 @@ from seekpoint.adapters.promptise.entry_reading import shortest_replay
 from seekpoint.adapters.promptise.journal import SeekpointJournal
 from seekpoint.errors import Refused
 
-__all__ = ["use_journal"]
-
 
 def use_journal(process: AgentProcess, journal: SeekpointJournal) -> None:
     """Let ``process`` keep its journal in ``journal``. Call it before its start.

@@ -24,8 +24,6 @@ from seekpoint.adapters.promptise.stored_entries import (
 from seekpoint.errors import JournalGap
 from seekpoint.schemas.bodies import Deleted, Detached, PartAttached
 
-__all__ = ["JournalReading", "shortest_replay"]
-
 _KINDS = ("content_batch", "part_attached", "detached")
 
 

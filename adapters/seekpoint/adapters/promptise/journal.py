@@ -20,8 +20,6 @@ from seekpoint.adapters.promptise.process_log import ProcessLog
 from seekpoint.adapters.promptise.stored_entries import NewEntry, RecoveredFacts, checked_key
 from seekpoint.errors import Refused, UnserializableValue
 
-__all__ = ["SeekpointJournal", "journal_process_id"]
-
 _KEPT_MAX = 1_000
 _ID_BYTES_MAX, _HASH_BYTES = 200, 16
 

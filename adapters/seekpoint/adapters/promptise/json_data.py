@@ -7,8 +7,6 @@ from typing import Any
 
 from seekpoint.errors import UnserializableValue
 
-__all__ = ["as_json"]
-
 
 def as_json(data: Any) -> tuple[Any, int]:
     """Return a copy of ``data`` as JSON, and its width in characters. Raises ``UnserializableValue``.

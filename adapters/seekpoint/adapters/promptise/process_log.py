@@ -19,8 +19,6 @@ from seekpoint.adapters.promptise.stored_entries import JournalContent, NewEntry
 from seekpoint.adapters.write_queue import Asked, WriteQueue
 from seekpoint.errors import AppendConflict, LimitExceeded, UnserializableValue
 
-__all__ = ["ProcessLog"]
-
 _TOGETHER_MAX, _TOGETHER_WIDTH = 50, 262_144
 """How many entries are written together, and how many characters they may have."""
 _LARGE_WIDTH = 4_096

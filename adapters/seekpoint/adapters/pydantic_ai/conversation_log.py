@@ -21,8 +21,6 @@ from seekpoint.adapters.process_lists import states_by_id
 from seekpoint.adapters.shared_process_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, LimitExceeded, UnknownAttachment, UnserializableValue
 
-__all__ = ["ConversationLog", "entry_from", "entry_json", "record_from", "record_json"]
-
 _RECORD, _REVISIONS, _ENTRY = "record", "revisions", "entry/"
 _REVISIONS_MAX, _PLACES_MAX = 20, 10_000
 _ADAPTER: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)

@@ -22,8 +22,6 @@ from seekpoint.adapters.pydantic_ai.conversation_log import (
 )
 from seekpoint.adapters.pydantic_ai.current_run import current_run
 
-__all__ = ["SeekpointConversationStore"]
-
 T = TypeVar("T")
 
 _written: ContextVar[list[ConversationEntry] | None] = ContextVar("seekpoint_entries_written", default=None)

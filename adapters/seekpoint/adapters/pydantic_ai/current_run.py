@@ -14,8 +14,6 @@ from seekpoint.adapters.pydantic_ai.model_records import MessageRecords
 from seekpoint.adapters.run_calls import RunCalls
 from seekpoint.errors import Refused
 
-__all__ = ["DurableRun", "current_run", "entered"]
-
 
 class DurableRun:
     """The things that all runs of agents inside of one ``with durable(process)`` share."""

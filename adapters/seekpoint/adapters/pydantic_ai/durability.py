@@ -28,8 +28,6 @@ from seekpoint.adapters.pydantic_ai.current_run import DurableRun, current_run
 from seekpoint.adapters.pydantic_ai.operations import SeekpointOperations
 from seekpoint.errors import InvalidOption, UnserializableValue
 
-__all__ = ["SeekpointDurability"]
-
 
 class SeekpointDurability(BaseDurabilityCapability[AgentDepsT]):
     """The capability that makes an agent durable: ``Agent(..., name="support", capabilities=[SeekpointDurability()])``.

@@ -13,8 +13,6 @@ from seekpoint.adapters.pydantic_ai.current_run import DurableRun, entered
 from seekpoint.adapters.pydantic_ai.durability import SeekpointDurability
 from seekpoint.errors import Refused
 
-__all__ = ["durable"]
-
 
 @contextmanager
 def durable(process: Process, *agents: AbstractAgent[Any, Any]) -> Iterator[None]:

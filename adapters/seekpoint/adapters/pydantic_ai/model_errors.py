@@ -18,8 +18,6 @@ from pydantic_core import to_json
 
 from seekpoint import register_failure
 
-__all__ = ["as_recorded", "prepared", "register_failures"]
-
 _RESPONSE: TypeAdapter[ModelResponse] = TypeAdapter(ModelResponse)
 _STREAMED = "_seekpoint_streamed"
 _BYTES_MAX = 12_000

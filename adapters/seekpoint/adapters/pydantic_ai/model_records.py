@@ -19,8 +19,6 @@ from pydantic_core import to_jsonable_python
 from seekpoint import Usage
 from seekpoint.adapters.credentials import without_credentials
 
-__all__ = ["MessageRecords", "compaction_json", "request_json", "response_json", "usage_of"]
-
 _PARAMETERS: TypeAdapter[ModelRequestParameters] = TypeAdapter(ModelRequestParameters)
 _PLAIN = frozenset({"text", "thinking", "tool-call"})
 """The kinds of parts of which None is the default of each member that may be None."""

@@ -37,8 +37,6 @@ from seekpoint.adapters.pydantic_ai.tool_records import arguments_json, failed_j
 from seekpoint.adapters.run_calls import has_run, idempotency_key
 from seekpoint.errors import EffectFailed, LimitExceeded, UnserializableValue
 
-__all__ = ["SeekpointOperations"]
-
 logger = logging.getLogger("seekpoint.adapters")
 
 P = TypeVar("P")

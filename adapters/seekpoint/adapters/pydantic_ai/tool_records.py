@@ -13,8 +13,6 @@ from pydantic_core import to_jsonable_python
 
 from seekpoint.adapters.run_calls import RESULT_LOST
 
-__all__ = ["arguments_json", "failed_json", "lost_json", "output_json", "result_of"]
-
 _KINDS = frozenset({
     "approval_required", "call_deferred", "model_retry", "validation_error", "tool_failed", "run_cancelled",
     "tool_return", "tool_content_result",
