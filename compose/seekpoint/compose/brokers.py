@@ -7,8 +7,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["BrokerPorts", "broker_properties", "kafka_uuid", "meta_properties", "to_text"]
-
 BrokerPorts = tuple[int, int]
 """The port for clients and the port for controllers."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from seekpoint.compose.brokers import BrokerPorts, kafka_uuid
 from seekpoint.compose.loopback_ports import free_ports, is_free
 
-__all__ = ["ClusterState"]
-
 
 @dataclass(slots=True, kw_only=True)
 class ClusterState:

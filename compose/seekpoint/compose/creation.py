@@ -23,8 +23,6 @@ from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
 from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, schema_json
 
-__all__ = ["check_topics", "check_topics_sync", "create_topics", "create_topics_sync", "raise_format_sync"]
-
 _logger = logging.getLogger("seekpoint.compose")
 
 

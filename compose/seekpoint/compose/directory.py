@@ -26,8 +26,6 @@ from seekpoint.schemas.config.private_files import (
 )
 from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
 
-__all__ = ["ClusterDirectory", "check_size"]
-
 _LOCK_INTERVAL_S = 0.05
 
 

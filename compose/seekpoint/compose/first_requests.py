@@ -12,8 +12,6 @@ import struct
 import time
 from dataclasses import dataclass
 
-__all__ = ["ask_for_coordinators", "ask_for_producer_ids"]
-
 _TIMEOUT_S = 3.0
 _INTERVAL_S = 0.005
 _FIND_COORDINATOR, _INIT_PRODUCER_ID = 10, 22

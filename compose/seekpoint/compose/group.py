@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["Group"]
-
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 
 

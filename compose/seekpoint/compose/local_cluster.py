@@ -26,8 +26,6 @@ from seekpoint.schemas.config.private_files import private_directory, write_priv
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
 
-__all__ = ["LocalCluster"]
-
 _KAFKA_CLIENT = "seekpoint.compose.topic_admin"  # loaded while Java starts: it takes 0.1 s
 _STOP_TIMEOUT_S = 20.0
 _LOCK_TIMEOUT_S = 5.0  # the watchdog of a killed owner needs time to end the cluster

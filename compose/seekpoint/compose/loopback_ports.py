@@ -7,8 +7,6 @@ import socket
 
 from seekpoint.schemas.errors import ClusterFailed
 
-__all__ = ["accepts", "free_ports", "is_free"]
-
 # Below the range for outgoing connections, so no program gets the port between the check and the bind.
 _RANGE = range(20_000, 32_000)
 

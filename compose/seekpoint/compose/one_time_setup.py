@@ -21,8 +21,6 @@ from seekpoint.compose.runtime_cache import Prepared, RuntimeCache
 from seekpoint.compose.setup_phases import PREPARING, SetupProgress
 from seekpoint.schemas.errors import ClusterFailed, SeekpointError
 
-__all__ = ["set_up_once"]
-
 _START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 120
 

@@ -14,8 +14,6 @@ from seekpoint.schemas.config.settings import TOPICS, Settings
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.log.manifest import MANIFEST_KEY, Manifest, schema_key, writer_schemas
 
-__all__ = ["restore_manifest_sync", "save_manifest_sync", "saved_records"]
-
 
 def save_manifest_sync(settings: Settings) -> dict[str, Any]:
     """Return the manifest and every writer schema of ``NAME.schemas`` as plain data for a file. Blocks.

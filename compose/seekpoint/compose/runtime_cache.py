@@ -29,8 +29,6 @@ from seekpoint.schemas.config.private_files import (
 )
 from seekpoint.schemas.errors import ClusterFailed
 
-__all__ = ["Prepared", "RuntimeCache", "forget_classes"]
-
 _LOCK_INTERVAL_S = 0.02
 _NOT_WRITABLE = {errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT}
 

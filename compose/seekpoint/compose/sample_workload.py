@@ -20,8 +20,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ClusterFailed
 from seekpoint.schemas.log.safe_reading import safe_config
 
-__all__ = ["run_sample"]
-
 _RECORDS = 1_000
 """The JVM compiles a method after 200 calls."""
 _TRANSACTIONS = 5

@@ -19,8 +19,6 @@ from seekpoint.compose.runtime_cache import forget_classes
 from seekpoint.schemas.config.private_files import open_private, private_directory
 from seekpoint.schemas.errors import ClusterFailed
 
-__all__ = ["Broker", "Launch", "Part", "PartStatus", "Valkey"]
-
 _POLL_INTERVAL_S = 0.02
 _LOG_BYTES_MAX = 5_000_000
 _KILL_TIMEOUT_S = 10.0

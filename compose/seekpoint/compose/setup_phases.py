@@ -6,17 +6,6 @@ import logging
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = [
-    "DOWNLOADING",
-    "KAFKA_BYTES",
-    "KAFKA_VERSION",
-    "PREPARING",
-    "STARTING",
-    "SetupPhase",
-    "SetupProgress",
-    "log_progress",
-]
-
 KAFKA_VERSION = "4.3.1"
 KAFKA_BYTES = 44_000_000
 

@@ -35,8 +35,6 @@ try:
 except ModuleNotFoundError as exc:
     raise kafka_missing(exc.name) from exc
 
-__all__ = ["TopicAdmin", "append_records", "live_brokers", "read_newest"]
-
 _logger = logging.getLogger("seekpoint.compose.topic_admin")
 _Answer = TypeVar("_Answer")
 _POLL_INTERVAL_S = 0.05

@@ -10,8 +10,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.log.manifest import FORMAT, Manifest
 
-__all__ = ["TopicFacts", "TopicFinding", "compare", "compare_manifest", "first_error", "make_manifest"]
-
 _REPLICATION_SAFE = 3
 
 
