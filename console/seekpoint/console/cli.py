@@ -62,8 +62,6 @@ from seekpoint.console.help_sections import SectionedGroup, section_of
 from seekpoint.console.render.command_errors import report, set_debug
 from seekpoint.console.render.output import emit, fail, set_json
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="seekpoint",
     cls=SectionedGroup,

@@ -14,8 +14,6 @@ from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
 from seekpoint.console.render.command_errors import report, set_debug
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["CommandBody", "UsageError", "add_command", "add_group"]
-
 UsageError: type[Exception] = cast("type[Exception]", typer.BadParameter.__base__)
 """The base class of usage errors; Typer does not export it."""
 

@@ -6,8 +6,6 @@ from seekpoint.console.exit_codes import EXIT_FAULT, EXIT_REFUSED, EXIT_UNREACHA
 from seekpoint.schemas import errors
 from seekpoint.schemas.errors import SeekpointError
 
-__all__ = ["exit_code_of"]
-
 _EXIT_CODES: dict[type[SeekpointError], int] = {
     SeekpointError: EXIT_FAULT,
     errors.Retryable: EXIT_UNREACHABLE,

@@ -6,8 +6,6 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-__all__ = ["SECTIONS", "SectionedGroup", "section_of"]
-
 SECTIONS = {
     "Run agents": "run worker workers submit result schedules",
     "Look at processes": "console mcp top ps state log steps trace costs lineage diff",

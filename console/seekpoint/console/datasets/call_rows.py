@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.staging.masks.masking import Masking
     from seekpoint.schemas.bodies.entry import Entry
 
-__all__ = ["CallRows"]
-
 _SAME_NAME = (
     *("key", "kind", "name", "turn", "seq", "status", "error", "usage", "cost_usd"),
     *("started_at_us", "ended_at_us", "duration_us"),

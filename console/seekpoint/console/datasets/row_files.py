@@ -12,8 +12,6 @@ import orjson
 from seekpoint.console.render.output import emit_json
 from seekpoint.schemas.errors import InvalidSetting
 
-__all__ = ["PARQUET", "write_file", "write_stdout"]
-
 PARQUET = ".parquet"
 _ROWS_AT_ONCE = 5_000
 _NUMBERS = frozenset({"turn", "seq", "attempts", "started_at_us", "ended_at_us", "duration_us"})

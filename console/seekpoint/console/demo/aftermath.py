@@ -17,8 +17,6 @@ from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 
-__all__ = ["LONG_PROCESS", "Aftermath", "BackgroundProjector", "Flush", "TierRow", "compare_tiers", "lose_redis"]
-
 LONG_PROCESS = "long-history"
 _CHUNK, _TAIL = 1_000, 10
 _TRIES = 5

@@ -9,8 +9,6 @@ import orjson
 
 from seekpoint.console.demo.transcripts import ASSISTANT, Transcript, TranscriptLine
 
-__all__ = ["support_cases"]
-
 _Step = tuple[str, ...]
 """("user", text), ("agent", text) or ("tool", name, arguments as JSON, answer as JSON)."""
 

@@ -22,8 +22,6 @@ from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.state.conversation import Message
 from seekpoint.schemas.state.process_state import State, new_state
 
-__all__ = ["DemoEvidence", "DemoVerdict", "check"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoEvidence:

@@ -34,8 +34,6 @@ from seekpoint.schemas.config.private_files import write_private
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ClusterFailed
 
-__all__ = ["DemoOptions", "run"]
-
 _LOOK_S = 0.01
 _JOIN_S = 15.0
 """How long to wait until every worker has partitions. The cases are submitted then in any case."""

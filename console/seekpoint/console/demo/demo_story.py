@@ -23,8 +23,6 @@ from seekpoint.console.demo.outside_ledger import Note, Opened
 from seekpoint.console.demo.transcripts import Transcript
 from seekpoint.console.render.output import clean
 
-__all__ = ["DemoStory"]
-
 _ROWS_MAX = 12
 _FETCHED_EVERY_S = 4.0
 _PIPE_COLUMNS = 118

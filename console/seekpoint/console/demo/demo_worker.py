@@ -19,8 +19,6 @@ from seekpoint.console.services.daemons.termination import on_stop
 from seekpoint.producers import Worker
 from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["FleetConfig", "bill_path", "node_name", "notes_path"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetConfig:

@@ -9,8 +9,6 @@ import orjson
 from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.schemas import bodies as b
 
-__all__ = ["excerpt"]
-
 _BEFORE, _AFTER = 4, 6
 _TEXT_MAX = 60
 

@@ -17,8 +17,6 @@ from seekpoint.consumers.heartbeats.heartbeat import from_records
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["Fleet"]
-
 _STOP_S = 5.0
 _LOOK_S = 0.05
 _LINE_CHARACTERS_MAX = 400

@@ -20,8 +20,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable, UndecodableRecord
 from seekpoint.schemas.log.safe_reading import safe_config
 
-__all__ = ["Placed", "read_journal"]
-
 _SILENCE_S = 15.0
 _HEADER_BYTES = 10
 _BODIES = {body.__name__: body for body in BODIES}

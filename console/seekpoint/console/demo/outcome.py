@@ -13,8 +13,6 @@ from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.console.demo.outside_ledger import Opened
 from seekpoint.schemas import bodies as b
 
-__all__ = ["DemoOutcome", "Kill", "TakeOver", "owners", "take_overs"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:

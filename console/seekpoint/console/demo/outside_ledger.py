@@ -17,8 +17,6 @@ import orjson
 
 from seekpoint.schemas.errors import OperatorRequired
 
-__all__ = ["AppendOnlyFile", "BilledCall", "Ended", "FileTail", "Note", "Opened", "Receipt", "read_calls", "read_notes"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledCall:

@@ -14,8 +14,6 @@ from seekpoint.console.demo.transcripts import Transcript, TranscriptLine
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import InvalidName, Refused
 
-__all__ = ["read_runs"]
-
 _SHAPE = (
     'each line is {"run_id": "...", "messages": [{"role": "...", "content": "..."}, ...]}, the form of OpenAI chats'
 )

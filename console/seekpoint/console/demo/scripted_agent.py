@@ -17,8 +17,6 @@ from seekpoint.console.demo.transcripts import ASSISTANT, Transcript, as_message
 from seekpoint.producers import Acknowledged, Agent, Process, agent
 from seekpoint.schemas.errors import HandleLost
 
-__all__ = ["SUPPORT", "support_agent"]
-
 SUPPORT = "support"
 
 

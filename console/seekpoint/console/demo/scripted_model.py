@@ -11,8 +11,6 @@ from typing import Any
 from seekpoint.console.demo.outside_ledger import BilledCall
 from seekpoint.console.demo.transcripts import Transcript, as_messages, digest
 
-__all__ = ["ScriptedModel"]
-
 
 class ScriptedModel:
     """A deterministic model: the same conversation gets the same answer after the same time.

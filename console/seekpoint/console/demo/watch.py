@@ -16,8 +16,6 @@ from seekpoint.console.demo.outside_ledger import (
     read_notes,
 )
 
-__all__ = ["FleetWatch"]
-
 
 class FleetWatch:
     """Follows the workers' files in ``folder``. Its answers are as of the last ``look``."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from seekpoint.console.mcp.tool_declarations import Arguments
     from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["BYTES_MAX", "TOOLS", "Answerer", "ToolAnswer"]
-
 TOOLS: Mapping[str, Tool] = {one.name: one for one in (*PROCESS_TOOLS, *JOURNAL_TOOLS, *REPLAY_TOOLS)}
 BYTES_MAX = 40_000
 """The most bytes of a result, about ten thousand tokens."""

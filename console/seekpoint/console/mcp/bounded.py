@@ -8,8 +8,6 @@ import orjson
 
 from seekpoint.console.mcp.tool_declarations import ToolFailed
 
-__all__ = ["Cut", "bounded", "part_at"]
-
 
 class Cut(NamedTuple):
     """A value of which only a part is shown."""

@@ -18,8 +18,6 @@ from seekpoint.console.mcp.tool_declarations import (
     ToolFailed,
 )
 
-__all__ = ["JOURNAL_TOOLS"]
-
 
 class _ListGates(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     process_id: Annotated[ProcessId, Meta(description="Only the gates of this process.")] | None = None

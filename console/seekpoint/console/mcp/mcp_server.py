@@ -20,8 +20,6 @@ from seekpoint.schemas.errors import InvalidSetting
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
-__all__ = ["listen", "make_server", "serve_http", "serve_stdio"]
-
 _HOST = "127.0.0.1"
 _CLOSE_TIMEOUT_S = 5
 _INSTRUCTIONS = (

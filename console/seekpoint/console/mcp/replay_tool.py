@@ -14,8 +14,6 @@ from msgspec import Meta
 from seekpoint.console.mcp.tool_declarations import Arguments, Document, Limit, ProcessId, Tool, ToolCall, ToolFailed
 from seekpoint.producers.durable.replay.conduct import Detail
 
-__all__ = ["REPLAY_TOOLS"]
-
 _OUTPUT_BYTES_MAX = 64 * 1_048_576
 _STDERR_LINES_MAX = 20
 _LINE_CHARACTERS_MAX = 500

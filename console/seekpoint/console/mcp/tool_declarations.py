@@ -14,20 +14,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = [
-    "Arguments",
-    "Document",
-    "Limit",
-    "PagedList",
-    "ProcessId",
-    "Skip",
-    "Tool",
-    "ToolCall",
-    "ToolFailed",
-    "input_schema",
-    "whole",
-]
-
 Document: TypeAlias = dict[str, Any]
 
 _INT_MAX = 2**63 - 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["error_text"]
-
 
 def error_text(error: Any) -> str:
     """Return an error as ``seekpoint run`` prints it: its type and message. Another client may have written any JSON.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from seekpoint.compose import LocalCluster, PartStatus
 
-__all__ = ["cluster_facts"]
-
 
 def cluster_facts(cluster: LocalCluster, parts: list[PartStatus] | None = None) -> dict[str, Any]:
     """Return the cluster as plain data, for JSON."""

@@ -15,14 +15,6 @@ from seekpoint.console.render.output import fail, pasted, say
 if TYPE_CHECKING:
     from seekpoint.schemas.errors import SeekpointError
 
-__all__ = [
-    "DEBUG_VARIABLE",
-    "error_facts",
-    "is_debug",
-    "report",
-    "set_debug",
-]
-
 DEBUG_VARIABLE = "SEEKPOINT_DEBUG"
 
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}

@@ -9,8 +9,6 @@ from seekpoint.console.error_exit_codes import exit_code_of
 from seekpoint.schemas import errors
 from seekpoint.schemas.errors import SeekpointError
 
-__all__ = ["error_page", "error_table"]
-
 _HEAD = """# Errors
 
 Every error is a `SeekpointError`. Four subclasses group the errors by what you can do about them; catch a group by its

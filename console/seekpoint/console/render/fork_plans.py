@@ -9,8 +9,6 @@ from seekpoint.console.render.output import counted
 if TYPE_CHECKING:
     from seekpoint.producers.history.forks import ForkPlan
 
-__all__ = ["plan_lines"]
-
 
 def plan_lines(plan: ForkPlan, new_id: str) -> list[str]:
     """Return the plan as lines of text."""

@@ -10,8 +10,6 @@ from seekpoint.console.render.tables import Column
 if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["GATE_COLUMNS", "gate_row", "gates_of", "prompt_text"]
-
 GATE_COLUMNS = (
     Column("process"),
     Column("gate"),

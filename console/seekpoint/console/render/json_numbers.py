@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["with_json_numbers"]
-
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 

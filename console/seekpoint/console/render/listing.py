@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Listed", "listed", "open_states"]
-
 _LOAD_SIZE = 100
 
 

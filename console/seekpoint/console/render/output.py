@@ -11,24 +11,6 @@ from functools import cache
 from itertools import chain, islice
 from typing import Any, TextIO, TypeVar
 
-__all__ = [
-    "announce",
-    "clean",
-    "counted",
-    "emit",
-    "emit_json",
-    "emit_json_list",
-    "fail",
-    "is_abandoned",
-    "pasted",
-    "ranges",
-    "report_incomplete",
-    "say",
-    "set_json",
-    "warn",
-    "with_first",
-]
-
 _T = TypeVar("_T")
 
 _is_json = False

@@ -11,8 +11,6 @@ from seekpoint.console.render.tables import Column
 if TYPE_CHECKING:
     from seekpoint.producers.history.comparing import ProcessDiff
 
-__all__ = ["diff_columns", "diff_rows", "same_line"]
-
 _SHOWN_CHARACTERS_MAX = 60
 _TITLES_CHARACTERS_MAX = 40
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.compose.setup_phases import SetupPhase
     from seekpoint.schemas.log.log_ports import Batch, LogReader
 
-__all__ = ["ReadingProgress", "SetupBar", "watched"]
-
 _SHARE_BY_TIME_MAX = 0.95
 _BAR_COLUMNS_MIN = 72
 

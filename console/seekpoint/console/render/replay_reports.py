@@ -10,8 +10,6 @@ from seekpoint.console.render.output import counted
 if TYPE_CHECKING:
     from seekpoint.consumers.staging import ReplayReport
 
-__all__ = ["replay_summary", "replay_warnings"]
-
 _GAPS_MAX = 20
 
 

@@ -12,8 +12,6 @@ from seekpoint.console.render.process_diffs import diff_rows
 if TYPE_CHECKING:
     from seekpoint.producers import Rerun, ScoredRerun
 
-__all__ = ["report_page"]
-
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem }

@@ -10,8 +10,6 @@ from seekpoint.console.render.output import counted
 if TYPE_CHECKING:
     from seekpoint.producers.history.rewinding import RewindPlan
 
-__all__ = ["rewind_head", "rewind_lines", "rewind_steps"]
-
 
 def rewind_lines(plan: RewindPlan) -> list[str]:
     """Return the plan as lines of text."""

@@ -10,8 +10,6 @@ from seekpoint.console.services.arguments.target import CommandTarget
 if TYPE_CHECKING:
     from seekpoint.schemas.errors import UnknownProcess
 
-__all__ = ["with_similar_ids"]
-
 _PAGE_SIZE = 500
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 
 from seekpoint.console.render.output import clean, report_incomplete, with_first
 
-__all__ = ["Column", "PrintedTable", "emit_table", "wrapped"]
-
 _GAP = "  "
 _INDENT = "  "
 _PAGE_ROWS = 500

@@ -10,8 +10,6 @@ from seekpoint.console.render.tables import Column
 if TYPE_CHECKING:
     from seekpoint.compose import TopicFinding
 
-__all__ = ["FINDING_COLUMNS", "grouped"]
-
 FINDING_COLUMNS = (
     Column("severity"),
     Column("topic"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["write_content"]
-
 
 def write_content(path: Path, data: bytes, *, overwrite: bool) -> None:
     """Write a file that only its owner can read, never through a link. Raises ``Refused``."""

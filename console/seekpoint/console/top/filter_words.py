@@ -7,8 +7,6 @@ from typing import Any
 from seekpoint.console.web.data.board import ONLY, ListQuery
 from seekpoint.console.web.failures import BadRequest
 
-__all__ = ["FILTER_HELP", "query_of"]
-
 _NAMED = ("agent", "status", "since", "sort")
 FILTER_HELP = f"PREFIX, {', '.join(f'{name}:…' for name in _NAMED)}, {', '.join(ONLY)}"
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.facts.pipeline_facts import PipelineFacts
     from seekpoint.console.web.data.board import ListQuery, ProcessRow
 
-__all__ = ["TopApp"]
-
 _ROWS_MAX = 500
 _PIPELINE_INTERVAL_S = 2.0
 

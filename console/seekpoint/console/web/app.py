@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.console_options import ConsoleOptions
     from seekpoint.console.web.route_declarations import Operation
 
-__all__ = ["make_app", "make_parts"]
-
 _THREADS, _BACKGROUND_THREADS = 16, 4
 """So many pages may read the journal at once, beside what keeps the list, the pipeline and open pages up to date."""
 

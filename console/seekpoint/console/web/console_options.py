@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.staging import MaskRules
     from seekpoint.producers import Agent, Prices
 
-__all__ = ["ConsoleOptions", "is_loopback"]
-
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 

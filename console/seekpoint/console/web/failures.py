@@ -14,8 +14,6 @@ from seekpoint.schemas import errors
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["ApiError", "BadRequest", "ErrorAnswer", "failure_of", "log_unexpected", "plain_text"]
-
 _logger = logging.getLogger("seekpoint.console")
 
 _STATUSES: dict[type[SeekpointError], int] = {

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-__all__ = ["amount", "call_class", "job_class", "moment", "short_error", "short_time", "span_text", "status_class"]
-
 _STATUS_CLASSES = {
     "failed": "bad", "degraded": "bad", "running": "good", "starting": "good", "finished": "done", "stopped": "done",
     "awaiting": "wait", "suspended": "wait", "stopping": "wait", "created": "quiet",

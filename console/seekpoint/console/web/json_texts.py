@@ -6,8 +6,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["json_lines", "short_json", "shortened"]
-
 _SHORT = 160
 
 

@@ -10,8 +10,6 @@ from seekpoint.console.render.output import clean
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-__all__ = ["markdown_html"]
-
 
 def markdown_html(text: str) -> str:
     """Return Markdown as HTML. Links, images and HTML stay as the text that they were written as.

@@ -12,8 +12,6 @@ from seekpoint.console.web.failures import ErrorAnswer
 if TYPE_CHECKING:
     from seekpoint.console.web.route_declarations import Operation
 
-__all__ = ["openapi_document"]
-
 _TEMPLATE = "#/components/schemas/{name}"
 _STATUSES = {
     400: "The query or the body is not valid.",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.rendering import Templates
     from seekpoint.console.web.static_bundle import StaticBundle
 
-__all__ = ["ConsoleParts"]
-
 T = TypeVar("T")
 
 

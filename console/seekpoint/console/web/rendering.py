@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.route_declarations import Visit, WebPage
     from seekpoint.console.web.static_bundle import StaticBundle
 
-__all__ = ["Templates"]
-
 
 class Templates:
     """Renders the files of ``templates/``."""

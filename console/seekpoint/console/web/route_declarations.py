@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.auth.sessions import BrowserSession
     from seekpoint.console.web.parts import ConsoleParts
 
-__all__ = ["NoQuery", "Operation", "Visit", "WebPage"]
-
 
 class NoQuery(FrozenStruct, frozen=True, forbid_unknown_fields=True):
     """The query of a page or a call that takes none."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.parts import ConsoleParts
     from seekpoint.console.web.route_declarations import Operation
 
-__all__ = ["run_console"]
-
 _CLOSE_TIMEOUT_S = 5
 
 

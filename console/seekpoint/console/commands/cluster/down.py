@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     pass
 from seekpoint.console.services.arguments.options import AsJson, Directory
 
-__all__ = ["down"]
-
 
 def down(directory: Directory = None, json: AsJson = False) -> None:
     """Stop the local cluster. Its data is kept for the next ``up``."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 from seekpoint.console.render.cluster_facts import cluster_facts
 from seekpoint.console.services.arguments.options import AsJson, Directory, Wide
 
-__all__ = ["status"]
-
 _COLUMNS = (Column("part"), Column("address"), Column("pid", right=True), Column("answers"))
 
 

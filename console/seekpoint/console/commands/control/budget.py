@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 from seekpoint.console.services.arguments.options import ActorName, AsJson, ProcessId, Wide
 
-__all__ = ["budget_facts", "raise_", "raise_limit", "show"]
-
 _ZERO = Decimal(0)
 
 _COLUMNS = (

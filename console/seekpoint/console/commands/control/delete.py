@@ -12,8 +12,6 @@ from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.answer_commands import unfinished_state
 from seekpoint.console.services.calls.send_and_confirm import user_name, with_node
 
-__all__ = ["delete"]
-
 
 def delete(
     target: CommandTarget,

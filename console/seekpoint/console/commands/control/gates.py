@@ -8,8 +8,6 @@ from seekpoint.console.render.tables import emit_table
 from seekpoint.console.services.arguments.options import AsJson, OptionalProcessId, Wide
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["ls"]
-
 
 def ls(
     target: CommandTarget,

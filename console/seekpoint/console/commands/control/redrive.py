@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from seekpoint.producers import Client
     from seekpoint.producers.runs.failed_runs import FailedRun
 
-__all__ = ["redrive"]
-
 
 def redrive(
     target: CommandTarget,

@@ -13,8 +13,6 @@ from seekpoint.console.services.arguments.completion import complete_moments
 from seekpoint.console.services.arguments.options import AsJson, Wide
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["diff"]
-
 _Side = Annotated[
     str,
     typer.Argument(

@@ -12,8 +12,6 @@ from seekpoint.console.services.arguments.completion import complete_process_ids
 from seekpoint.console.services.arguments.options import AsJson
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["export"]
-
 _STDOUT = Path("-")
 
 

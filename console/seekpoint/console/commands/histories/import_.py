@@ -12,8 +12,6 @@ from seekpoint.console.services.arguments.options import AsJson
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.send_and_confirm import with_node
 
-__all__ = ["import_"]
-
 _PANEL = "Of another system"
 
 

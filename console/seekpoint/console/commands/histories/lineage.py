@@ -13,8 +13,6 @@ from seekpoint.console.services.histories.process_scan import without_view
 if TYPE_CHECKING:
     from seekpoint.producers.history.lineages import ProcessLineage
 
-__all__ = ["lineage"]
-
 
 def lineage(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> None:
     """Show the parents, the forks, the reruns and the spawned children of a process, and theirs.

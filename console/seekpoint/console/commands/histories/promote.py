@@ -14,8 +14,6 @@ from seekpoint.console.services.calls.send_and_confirm import user_name, with_no
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["promote"]
-
 
 def promote(
     target: CommandTarget,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers import Agent, ReplayCheck
 
-__all__ = ["replay_check"]
-
 _COLUMNS = (Column("process"), Column("agent"), Column("outcome"), Column("at"), Column("why", wraps=True))
 _OUTCOMES = {"same": "the same", "differs": "different", "pinned": "pinned to other code", "unchecked": "not checked"}
 

@@ -17,8 +17,6 @@ from seekpoint.console.services.calls.send_and_confirm import user_name, with_no
 if TYPE_CHECKING:
     from seekpoint.producers.history.rewinding import RewindPlan
 
-__all__ = ["rewind"]
-
 
 def rewind(
     target: CommandTarget,

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 from seekpoint.console.services.arguments.options import AsJson, ProcessId
 from seekpoint.console.services.histories.process_scan import entries_of
 
-__all__ = ["trace"]
-
 
 def trace(
     target: CommandTarget,

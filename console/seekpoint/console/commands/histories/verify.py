@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.verification import Verification
 from seekpoint.console.services.arguments.options import AsJson, ProcessIds, Wide
 
-__all__ = ["verify"]
-
 _REASONS_MAX = 20
 
 

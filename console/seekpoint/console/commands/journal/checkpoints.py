@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
 from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
 
-__all__ = ["checkpoint_facts", "checkpoints_of", "ls", "show"]
-
 _CHECKPOINTS = (
     Column("process"),
     *(Column(title, right=True, wide=True) for title in ("partition", "position", "offset", "epoch")),

@@ -16,8 +16,6 @@ from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.options import AsJson, PriceFile, Wide
 from seekpoint.console.services.arguments.target import CommandTarget, home
 
-__all__ = ["add_token", "console", "list_tokens", "remove_token"]
-
 _Tokens = Annotated[
     Path | None, typer.Option("--tokens", metavar="FILE", help="The file of tokens. Default: console-tokens.json in "
     "$SEEKPOINT_HOME, else in ./.seekpoint.")

@@ -12,8 +12,6 @@ from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.arguments.options import AsJson
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["copy"]
-
 
 def copy(
     target: CommandTarget,

@@ -10,8 +10,6 @@ from seekpoint.console.services.arguments.options import AsJson, Wide
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.facts.partition_lag import PartitionLag, lags
 
-__all__ = ["lag"]
-
 _COLUMNS = (
     Column("partition", right=True),
     *(Column(title, right=True, wide=True) for title in ("log start", "log end", "applied", "floor")),

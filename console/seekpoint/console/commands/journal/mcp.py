@@ -10,8 +10,6 @@ from seekpoint.console.render.output import announce, say
 from seekpoint.console.services.arguments.options import AsJson
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["mcp"]
-
 
 def mcp(
     target: CommandTarget,

@@ -22,8 +22,6 @@ from seekpoint.console.services.arguments.options import AsJson, HealthHost, Hea
 from seekpoint.console.services.daemons.reactor_metrics import reactor_families, reactors_in
 from seekpoint.console.services.daemons.recovery_metrics import recovery_families
 
-__all__ = ["dispatcher", "projector", "reactors", "recovery"]
-
 S = TypeVar("S", "RecoveryService", "SweepingService")
 
 _POLL_INTERVAL_S = 1.0

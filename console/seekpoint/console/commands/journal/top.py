@@ -6,8 +6,6 @@ from seekpoint.console.render.output import emit_json
 from seekpoint.console.services.arguments.options import AsJson
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["top"]
-
 
 def top(target: CommandTarget, json: AsJson = False) -> None:
     """Follow the journal's processes and its pipeline in this terminal. It changes nothing.

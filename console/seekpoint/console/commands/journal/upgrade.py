@@ -10,8 +10,6 @@ from seekpoint.console.render.output import emit, emit_json
 from seekpoint.console.services.arguments.options import AsJson
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["upgrade"]
-
 
 def upgrade(
     target: CommandTarget,

@@ -13,8 +13,6 @@ from seekpoint.console.services.arguments.options import AsJson, ProcessId
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.content_files import write_content
 
-__all__ = ["attachment"]
-
 _STDOUT = Path("-")
 
 

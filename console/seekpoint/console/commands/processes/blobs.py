@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.blobs.process_blobs import BlobFolder
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["blobs"]
-
 _COLUMNS = (Column("folder"), Column("attachments", right=True), Column("of"))
 _ERASABLE = ("deleted", "finished")
 

@@ -17,8 +17,6 @@ from seekpoint.console.services.arguments.time_option import since_us
 if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary
 
-__all__ = ["costs"]
-
 _COUNTED = ("usd", "tokens", "model_calls")
 
 

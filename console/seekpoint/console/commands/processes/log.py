@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
 
-__all__ = ["EntryFilter", "log"]
-
 _FOLLOW_INTERVAL_S = 0.2
 
 

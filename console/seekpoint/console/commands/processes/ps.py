@@ -17,8 +17,6 @@ from seekpoint.console.services.arguments.time_option import since_us
 if TYPE_CHECKING:
     from seekpoint.consumers.heartbeats.worker_code import WorkerCode
 
-__all__ = ["ps"]
-
 
 def ps(
     target: CommandTarget,

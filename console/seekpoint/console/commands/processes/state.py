@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
 from seekpoint.console.services.arguments.time_option import parse_time
 
-__all__ = ["point", "state"]
-
 
 def state(
     target: CommandTarget,

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.histories.live_calls import LiveCalls
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
-__all__ = ["steps"]
-
 _COLUMNS = (
     Column("call"),
     Column("kind"),

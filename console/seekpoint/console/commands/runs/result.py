@@ -11,8 +11,6 @@ from seekpoint.console.services.arguments.options import AsJson, ProcessId
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.client_calls import plain_value, with_client
 
-__all__ = ["result"]
-
 
 def result(
     target: CommandTarget,

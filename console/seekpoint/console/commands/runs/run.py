@@ -23,8 +23,6 @@ from seekpoint.console.services.arguments.price_file import prices_in
 from seekpoint.console.services.calls.client_calls import plain_value
 from seekpoint.console.services.calls.send_and_confirm import parse_json
 
-__all__ = ["run"]
-
 _PROGRESS_S = 1.0
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from seekpoint.producers import Client
 
-__all__ = ["submit"]
-
 
 def submit(
     target: CommandTarget,

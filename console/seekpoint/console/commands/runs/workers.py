@@ -12,8 +12,6 @@ from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.options import AsJson, Wide
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["workers"]
-
 _COLUMNS = (
     Column("node"), Column("group", wide=True), Column("state"), Column("running", right=True),
     Column("ready", right=True), Column("waiting", right=True), Column("partitions", wraps=True),

@@ -10,8 +10,6 @@ import typer
 if TYPE_CHECKING:
     from seekpoint.producers import Agent
 
-__all__ = ["chosen_agents"]
-
 
 def chosen_agents(name: str | None, modules: Sequence[str]) -> dict[str, Agent]:
     """Return the agents of ``--agent MODULE:FUNCTION``, or of ``-m``, by name. Raises ``BadParameter``."""

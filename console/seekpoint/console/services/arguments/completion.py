@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.consumers.view.view_store import ViewBrowser
 
-__all__ = ["complete_moments", "complete_process_ids", "ids_in_view"]
-
 _SHOWN_MAX = 100
 
 

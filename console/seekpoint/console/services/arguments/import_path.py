@@ -12,8 +12,6 @@ import typer
 if TYPE_CHECKING:
     from seekpoint.producers import Agent
 
-__all__ = ["import_module_here", "import_object", "load_agent"]
-
 
 def import_object(name: str, option: str, form: str = "MODULE:NAME") -> Any:
     """Return the object that ``module:name`` names. Raises ``BadParameter`` if the import fails.

@@ -11,8 +11,6 @@ from seekpoint.console.services.calls.send_and_confirm import parse_json
 if TYPE_CHECKING:
     from seekpoint.producers.history.history_points import HistoryPoint
 
-__all__ = ["answer_of", "moment_of"]
-
 
 def moment_of(**given: int | str | None) -> HistoryPoint | None:
     """Return the moment that one of the options names: seq, time, before, after or turn, each after ``to_`` or not.

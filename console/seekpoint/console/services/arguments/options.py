@@ -10,24 +10,6 @@ import typer
 from seekpoint.console.services.arguments.completion import complete_process_ids
 from seekpoint.console.services.arguments.target import HOME_VARIABLE
 
-__all__ = [
-    "ActorName",
-    "AgentName",
-    "AsJson",
-    "Directory",
-    "GateName",
-    "HealthHost",
-    "HealthPortNumber",
-    "InAdvance",
-    "OptionalProcessId",
-    "PriceFile",
-    "ProcessId",
-    "ProcessIds",
-    "Reason",
-    "Since",
-    "Wide",
-]
-
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 ProcessId: TypeAlias = Annotated[

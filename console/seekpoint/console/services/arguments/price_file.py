@@ -10,8 +10,6 @@ import typer
 if TYPE_CHECKING:
     from seekpoint.producers import Prices
 
-__all__ = ["prices_in"]
-
 
 def prices_in(path: Path | None) -> Prices | None:
     """Return the prices in a TOML or JSON file: a table a model, USD a million tokens as texts. None: no file.

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary
 
-__all__ = ["SORTS", "STATUSES", "ProcessQuery"]
-
 SORTS = ("id", "updated", "started", "cost")
 STATUSES = (
     *("created", "starting", "running", "suspended", "awaiting", "stopping", "stopped", "failed"),

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.view.view_store import ViewBrowser
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["HOME_VARIABLE", "CommandTarget", "home", "running_cluster"]
-
 HOME_VARIABLE = "SEEKPOINT_HOME"
 
 

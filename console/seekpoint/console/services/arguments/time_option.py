@@ -9,8 +9,6 @@ from math import isfinite, nan
 
 import typer
 
-__all__ = ["parse_time", "since_us"]
-
 _AGO = re.compile(r"(\d{1,9})(s|min|m|h|d)( ago)?")
 _SECONDS_MAX = 253_402_300_800
 """The year 10000: milliseconds, given for seconds, lie behind it."""

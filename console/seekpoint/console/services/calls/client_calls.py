@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from seekpoint.producers import Client
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["plain_value", "with_client"]
-
 _T = TypeVar("_T")
 
 

@@ -8,11 +8,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.runs.failed_runs import FailedRun
     from seekpoint.schemas.state.process_state import State
 
-__all__ = [
-    "is_asked_to_stop", "refuse_cancelled", "refuse_finished", "refuse_on_hold", "refuse_running",
-    "run_to_redrive",
-]  # fmt: skip
-
 
 def run_to_redrive(process_id: str, state: State) -> FailedRun:
     """Return the run of a process that failed, or that waits. Raises ``Refused`` if it has none."""

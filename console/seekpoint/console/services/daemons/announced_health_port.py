@@ -5,8 +5,6 @@ from __future__ import annotations
 from seekpoint.console.render.output import announce
 from seekpoint.consumers.heartbeats import health_port
 
-__all__ = ["AnnouncedHealthPort"]
-
 
 class AnnouncedHealthPort(health_port.HealthPort):
     """A health port that says its address when it begins to answer."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["DispatcherHealth", "DispatcherService", "dispatcher_families", "load_connectors"]
-
 _POLL_INTERVAL_S = 1.0
 _OPTION = "--connectors"
 

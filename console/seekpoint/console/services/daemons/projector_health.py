@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from seekpoint.consumers.projector.projector_loop import Lag
 
-__all__ = ["ProjectorHealth", "projector_families"]
-
 _MOVED_S = 1.0
 
 

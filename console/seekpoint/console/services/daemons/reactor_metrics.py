@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.daemons.sweeping import SweepingService
     from seekpoint.consumers import Reactor
 
-__all__ = ["reactor_families", "reactors_in", "swept_family"]
-
 _FORM = "MODULE[:REACTOR]"
 
 

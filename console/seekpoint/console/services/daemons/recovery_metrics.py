@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 
-__all__ = ["recovery_families"]
-
 
 def recovery_families(service: RecoveryService) -> Iterator[Metric]:
     """Yield the metrics of a recovery worker. No label holds a process id: ids are private and too many."""

@@ -13,8 +13,6 @@ from seekpoint.producers import Client
 from seekpoint.producers.sweep import Sweep
 from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["SweepingService"]
-
 
 class SweepingService(ReactorService):
     """A member of a group of reactors that sweeps every ``sweep_s`` seconds while it leads. 0: it never does.

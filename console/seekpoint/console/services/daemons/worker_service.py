@@ -15,8 +15,6 @@ from seekpoint.console.services.daemons.termination import on_stop
 from seekpoint.producers import Agent, Worker
 from seekpoint.producers.health.worker_health import WorkerHealth, worker_families
 
-__all__ = ["WorkerService", "agents_in", "limits_of"]
-
 _LOOK_INTERVAL_S, _JOINING_INTERVAL_S = 1.0, 0.2
 _ASSIGNMENT_S = 10.0
 """After how long a worker without a partition says that it has joined: there may be more workers than partitions."""

@@ -19,24 +19,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.facts.partition_lag import PartitionLag
     from seekpoint.consumers.heartbeats.liveness import Heartbeat, HeartbeatSnapshot, Liveness
 
-__all__ = [
-    "Census",
-    "Diagnosis",
-    "JournalHealth",
-    "dead_letters",
-    "exit_code",
-    "failure",
-    "floors",
-    "in_sync",
-    "nodes",
-    "permissions",
-    "processes",
-    "redis",
-    "topics",
-    "transactions",
-    "view",
-]
-
 _NAMED_MAX = 5
 _PROJECTOR = "check that a projector runs: seekpoint serve projector"
 _NEEDS = (

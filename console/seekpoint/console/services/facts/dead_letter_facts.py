@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.dead_letters import DeadLetter
     from seekpoint.schemas.wire.partial_entry import PartialEntry
 
-__all__ = ["hex_lines", "key_text", "letter_facts", "place_in", "readable_part"]
-
 _HEX_BYTES_MAX = 4_096
 _HEX_WIDTH = 16
 _KEY_BYTES_MAX = 200

@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
-__all__ = [
-    "SETTLED", "an_effect", "effect_entries", "effect_facts", "effects_from_journal", "effects_of", "entry_facts",
-    "ordered_effects", "unresolved_effect",
-]  # fmt: skip
-
 SETTLED = ("succeeded", "failed", "revoked")
 _KINDS = ("effect_intended", "effect_settled", "effect_verdict", "effect_revoked")
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.heartbeats.heartbeat import Heartbeat
     from seekpoint.consumers.heartbeats.liveness import Liveness
 
-__all__ = ["DISPATCHER_PREFIX", "NodeFacts", "WorkerFacts", "node_facts", "watched_nodes", "worker_facts"]
-
 DISPATCHER_PREFIX = "dispatcher-"
 """How the ids of the nodes of ``seekpoint serve dispatcher`` begin."""
 

@@ -18,8 +18,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["PartitionFacts", "PipelineFacts", "PipelineReader"]
-
 _NODES_INTERVAL_S = 3.0
 _MEMBERS_INTERVAL_S = 5.0
 _LETTERS_INTERVAL_S = 10.0

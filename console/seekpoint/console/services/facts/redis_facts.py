@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, ViewUnavailable
 
-__all__ = ["RedisFacts", "forget_everything", "look_at_redis"]
-
 _TIMEOUT_S = 2.0
 _DELETE_BATCH = 500
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.schemas.folding.fold import Verdict
 
-__all__ = ["JudgedEntry", "judged_entries"]
-
 JudgedEntry: TypeAlias = "tuple[Logged, Verdict | None]"
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["LiveCalls", "live_calls"]
-
 _PAUSE_S = 0.1
 _SHARE_MAX = 0.25
 """The most of the time that is spent on computing the calls of a process with many entries."""

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.producers.history.comparing import ProcessDiff
 
-__all__ = ["diff_facts", "process_diff"]
-
 
 def process_diff(target: CommandTarget, left: str, right: str) -> ProcessDiff:
     """Return what differs; each side is ``PROCESS_ID``, as of now, or ``PROCESS_ID@SEQ``, after that seq. Blocks.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["entries_of", "scan_processes", "states_of", "without_view"]
-
 
 def scan_processes(target: CommandTarget) -> Iterator[tuple[str, int, State]]:
     """Read the whole log once. Yield each process with its partition and its state, and show progress on a terminal.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.consumers.view.process_summary import Summary
 
-__all__ = ["CheckedProcess", "Outcome", "check_captured", "check_journal"]
-
 Outcome = Literal["same", "differs", "pinned", "unchecked"]
 _STOPPED = "stopped"
 _HISTORIES_MAX = 100

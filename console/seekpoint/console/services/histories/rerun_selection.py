@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.producers import Agent, Node, Prices, ScoredRerun
 
-__all__ = ["ManyReruns", "sampled"]
-
 
 class ManyReruns(FrozenStruct, frozen=True, kw_only=True):
     """Runs many processes again: ``seekpoint rerun`` without a process."""

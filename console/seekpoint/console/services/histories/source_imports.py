@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.producers import Node
 
-__all__ = ["SourceImport"]
-
 _WORDS = {
     "planned": "to be imported",
     "imported": "imported",

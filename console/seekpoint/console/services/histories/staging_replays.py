@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.staging.replay_ports import OffsetRange
     from seekpoint.schemas.config.cluster_profiles import Cluster
 
-__all__ = ["offsets_copied", "replay_clusters", "replay_progress_file"]
-
 
 def replay_clusters(target: CommandTarget) -> Mapping[str, Cluster]:
     """Return the cluster profiles. ``default`` is the cluster that other commands use."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from seekpoint.schemas.errors import JournalUnavailable
 
-__all__ = ["send"]
-
 _TIMEOUT_S = 10.0
 
 

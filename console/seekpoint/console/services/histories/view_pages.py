@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.view.view_store import Page, ViewBrowser
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ViewGone", "by_id", "load_states", "newest", "newest_pages", "no_view", "offsets_behind", "view_of"]
-
 _PAGE_SIZE = 500
 
 

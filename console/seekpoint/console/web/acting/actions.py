@@ -19,8 +19,6 @@ from seekpoint.schemas.values.process_ids import named_process_key
 if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Action", "ActionRequest", "Key", "ProcessId", "json_in", "process_address", "standing"]
-
 ProcessId = Annotated[str, Meta(min_length=1, max_length=200)]
 Key = Annotated[str, Meta(min_length=1, max_length=1_000)]
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.route_declarations import Visit
     from seekpoint.producers import Client
 
-__all__ = ["ACTIONS", "BULK_MAX", "BulkActionRequest"]
-
 BULK_MAX = 5_000
 _LISTED_MAX = 500
 _AT_ONCE = 100

@@ -13,8 +13,6 @@ from uuid import uuid4
 from seekpoint.console.web.failures import ApiError, BadRequest, failure_of
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Job", "JobFacts", "Jobs"]
-
 _KEPT_MAX = 50
 _AT_ONCE = 2
 

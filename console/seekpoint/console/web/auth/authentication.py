@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from seekpoint.console.web.auth.tokens import TokenFile
 
-__all__ = ["Authentication", "Visitor"]
-
 
 class Visitor:
     """The sender of a request, with the session if it is a browser."""

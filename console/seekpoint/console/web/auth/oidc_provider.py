@@ -14,8 +14,6 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 from seekpoint.console.web.auth.oidc_settings import OidcSettings, is_safe_address
 
-__all__ = ["OidcProvider", "ProviderError"]
-
 _TIMEOUT_S = 10.0
 _ANSWER_BYTES_MAX = 1_048_576
 _DESCRIPTION_S = 600.0

@@ -17,8 +17,6 @@ from seekpoint.console.web.console_options import is_loopback
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["SECRET_VARIABLE", "OidcSettings", "is_safe_address", "read_oidc_settings"]
-
 SECRET_VARIABLE = "SEEKPOINT_OIDC_CLIENT_SECRET"
 
 _Text = Annotated[str, Meta(min_length=1, max_length=500)]

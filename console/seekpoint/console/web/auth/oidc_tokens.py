@@ -10,8 +10,6 @@ from seekpoint.console.web.auth.user_identity import UserIdentity
 if TYPE_CHECKING:
     from seekpoint.console.web.auth.oidc_settings import OidcSettings
 
-__all__ = ["TokenRefused", "checked_claims", "identity_in"]
-
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
 """With a key that the provider alone has: neither ``none``, nor HS256, whose key the provider would have to share."""
 _LEEWAY_S = 60

@@ -15,8 +15,6 @@ from seekpoint.schemas.config.private_files import open_private, write_private
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["StoredToken", "TokenFile"]
-
 _PREFIX = "spc_"
 _NAME_CHARS_MAX = 80
 

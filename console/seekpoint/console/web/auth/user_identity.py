@@ -6,8 +6,6 @@ from enum import IntEnum
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Role", "UserIdentity", "role_named"]
-
 
 class Role(IntEnum):
     """The rights of a person or a program. A role may do everything that a lower one may."""

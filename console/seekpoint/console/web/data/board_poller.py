@@ -18,8 +18,6 @@ from seekpoint.console.web.failures import log_unexpected
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["BoardPoller"]
-
 _POLL_INTERVAL_S = 1.0
 _VIEW_RETRY_S = 2.0
 _SLOW_S, _SLOW_VIEW_RETRY_S = 0.2, 15.0

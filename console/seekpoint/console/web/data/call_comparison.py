@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.histories import Histories
     from seekpoint.producers.history.comparing import ComparedCall, ProcessDiff
 
-__all__ = ["CallComparison", "FirstDifference", "compare_calls", "first_of"]
-
 
 class FirstDifference(FrozenStruct, frozen=True, kw_only=True):
     """The first call that differs, or that only one process has."""

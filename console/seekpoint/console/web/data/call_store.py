@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.config.limits import Limits
 
-__all__ = ["CallStore", "CutText"]
-
 _CALL_BYTES = 1_000
 """What a call with its first attempt takes in memory besides its values, roughly."""
 _VALUE_FACTOR = 2

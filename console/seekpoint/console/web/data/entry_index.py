@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.log.log_ports import Batch, Record
 
-__all__ = ["EntryIndex", "EntryMark", "IndexListener"]
-
 _SLICE_ENTRIES = 100
 """So many entries are taken before the clock is asked again."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.entry_index import EntryMark
     from seekpoint.console.web.data.histories import ProcessHistory
 
-__all__ = ["SEARCHED_MAX", "EntryPage", "EntrySearch", "entries_after", "entries_before", "offset_of_seq"]
-
 SEARCHED_MAX = 20_000
 """So many entries are read for one page. If fewer match, the page says where the search goes on."""
 _CHUNK = 250

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["fixture_text"]
-
 _TEMPLATE = '''\
 """A process right after its seq {seq}: {entries} of its journal. Copied from the console of Seekpoint {version}."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.call_records import CallRecord
     from seekpoint.schemas.bodies.entry import Entry
 
-__all__ = ["BYTES_MAX", "Histories", "ProcessHistory", "StoryMark"]
-
 BYTES_MAX = 64 << 20
 """So many bytes all histories take, roughly. The one that is looked at stays, however large it is."""
 _COUNTS = frozenset({Verdict.APPLIED, Verdict.CLAIM_WON, Verdict.DELIVERED})

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from seekpoint.console.web.data.histories import Histories, ProcessHistory
 
-__all__ = ["HistoryProgress", "HistoryStreams"]
-
 _INTERVAL_S = 1.0
 _RETRY_S = 3.0
 _SLICE_S = 0.1

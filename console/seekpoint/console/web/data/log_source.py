@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.schemas.log.log_ports import Batch
 
-__all__ = ["LogSource"]
-
 _STATES_BYTES_MAX = 33_554_432
 
 

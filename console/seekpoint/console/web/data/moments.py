@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.histories import Histories
     from seekpoint.consumers.recovery.process_history import Logged
 
-__all__ = ["JudgedEntry", "Moment", "Moments", "ProcessMoments"]
-
 _PROCESSES_MAX = 4
 _INTERVAL = 256
 """A state is kept after so many entries. The interval doubles whenever the kept states are larger than allowed."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.services.facts.pipeline_facts import PipelineFacts, PipelineReader
 
-__all__ = ["PipelinePoller", "SeenPipeline"]
-
 _INTERVAL_S = 2.0
 
 

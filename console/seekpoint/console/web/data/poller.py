@@ -9,8 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-__all__ = ["Poller"]
-
 _IDLE_AFTER_S = 30.0
 """How long after the last request the polling stops."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.base_finder import Base, Search
     from seekpoint.schemas.log.log_ports import Watermarks
 
-__all__ = ["ComparedState", "Refold", "refold"]
-
 
 class ComparedState(FrozenStruct, frozen=True, kw_only=True):
     """A stored state beside the fold of the log up to the same offset."""

@@ -16,8 +16,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["StateDifference", "StateNode", "differences", "path_text", "state_tree"]
-
 _CHARACTERS_MAX = 2_000
 _CHILDREN_MAX = 60
 _NODES_MAX = 2_500

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_state import State
     from seekpoint.schemas.state.state_table import StateField
 
-__all__ = ["BOOKKEEPING", "StateSection", "sections_of", "state_json"]
-
 BOOKKEEPING = "bookkeeping"
 """The section with what the journal needs to know of a process, and its agent's code never sees."""
 _OWN_SECTIONS = frozenset({"values_json", "conversation", "calls", "mailbox"})

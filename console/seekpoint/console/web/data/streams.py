@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seekpoint.console.web.data.poller import Poller
 
-__all__ = ["Streams", "event_text"]
-
 _KEEP_ALIVE_S = 15.0
 _KEPT_MAX = 100
 """How many texts are kept, of different keys."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.consumers.view.process_summary import Summary
 
-__all__ = ["ViewSource"]
-
 
 class ViewSource:
     """Reads the view of a journal. Every call blocks, and raises ``ViewGone`` if there is no usable view."""

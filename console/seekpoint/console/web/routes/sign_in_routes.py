@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.auth.oidc_sign_in import OidcSignIn
     from seekpoint.console.web.parts import ConsoleParts
 
-__all__ = ["safe_target", "sign_in_routes"]
-
 
 def sign_in_routes(parts: ConsoleParts) -> Sequence[Route]:
     """Return the routes that anybody may use."""
