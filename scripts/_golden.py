@@ -231,7 +231,8 @@ def _disputed(seq: int) -> list[Entry]:
         _entry(47, seq + 3, b.Released("done for now"), epoch=2, claim=2),
         _entry(48, seq + 4, b.ContextCleared(), epoch=2, claim=2),
         _external(4, b.Claim(2, "node-3", "boot-3", accept_degraded=True)),
-        _entry(49, seq + 4, b.LifecycleChanged("nowhere"), epoch=3, claim=4),
+        _external(33, b.Claim(3, "node-4", "boot-4")),
+        _entry(49, seq + 4, b.LifecycleChanged("nowhere"), epoch=4, claim=33),
     ]
 
 

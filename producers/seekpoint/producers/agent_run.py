@@ -269,10 +269,11 @@ class _Run(FrozenStruct, frozen=True):
             process.set_main_task(asyncio.current_task())
         if told is not None:
             raise told from None if code.cancelled() else code.exception()
-        if code.cancelled() and not process.cancellation.is_accepted:  # the code has cancelled its own task
+        if process.exit is not None or (code.cancelled() and not process.cancellation.is_accepted):
+            # A task of the code ended the event loop for a moment, or the code has cancelled its own task.
             from seekpoint.producers.durable.failures.program_exits import as_failure
 
-            raise as_failure(asyncio.CancelledError(), "the code")
+            raise as_failure(process.exit or asyncio.CancelledError(), "the code")
         return await code
 
     async def _run_code(self, asked: Any) -> Any:
@@ -304,6 +305,10 @@ class _Run(FrozenStruct, frozen=True):
             )
         else:
             text = written.agent.input_json
+        if process.written.owner_deaths and not process.cancellation.is_accepted:
+            from seekpoint.producers.durable.failures.owner_deaths import refuse_deaths
+
+            refuse_deaths(process, self.agent)
         process.begin_replay()
         return rebuilt_input(self.agent, text, process.process_id)
 

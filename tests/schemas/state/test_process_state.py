@@ -87,7 +87,15 @@ def test_the_full_state_has_something_in_every_part() -> None:
     bare = new_state()
     same = {name for name in FIELDS.names if getattr(FULL, name) == getattr(bare, name)}
     finished = {"finished", "result_json", "content_dropped"}
-    assert same == {*finished, "refused_externals", "shared_version", "shared_json", "submission", "deleted_seq"}
+    assert same == {
+        *finished,
+        "refused_externals",
+        "shared_version",
+        "shared_json",
+        "submission",
+        "deleted_seq",
+        "owner_deaths",
+    }
 
 
 def test_a_state_comes_back_from_its_bytes() -> None:
@@ -185,7 +193,12 @@ def test_the_hash_tells_every_other_part(name: str) -> None:
     """A changed slot is a changed hash; only the widths follow from the rest."""
     draft = FULL.thaw()
     bare = folded(claim(1), own(1, b.Finished("1"))).without_content().thaw()
-    other = {"shared_version": 1, "submission": Submission(bytes(16), "triage", "1"), "deleted_seq": 1}.get(name)
+    other = {
+        "shared_version": 1,
+        "submission": Submission(bytes(16), "triage", "1"),
+        "deleted_seq": 1,
+        "owner_deaths": 1,
+    }.get(name)
     setattr(draft, name, getattr(bare, name) if getattr(bare, name) != getattr(draft, name) else other)
     follows = name in {"content_bytes", "mailbox_bytes", "attached_bytes"}
     assert (draft.freeze().hash == FULL.hash) == follows

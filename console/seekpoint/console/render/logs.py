@@ -26,5 +26,7 @@ class _StderrHandler(logging.Handler):
         text = record.getMessage()
         if is_debug():
             say(f"{record.levelname.lower()} {record.name}: {clean(text)}")
+        elif record.levelno < logging.WARNING:
+            say(clean(text))
         elif "[rdkafka#" not in text:
             warn(text)

@@ -45,6 +45,8 @@ class DurableProcess:
     def __init__(self, session: Session, options: RunOptions) -> None:
         self.session = session
         self.options = options
+        self.exit: BaseException | None = None
+        """What has left a task of its code and the event loop: the run fails by it."""
         self.model: str | None = None
         """The model that the requests of this run name instead of their own; None: their own."""
         self.task = asyncio.current_task()
@@ -134,6 +136,13 @@ class DurableProcess:
         """Treat the calls of ``task`` as those of the main code from here on; None: of any task, if one thread waits
         for each of them."""
         self.task = self.matcher.main.task = task
+
+    def fail(self, error: BaseException) -> None:
+        """End the run by ``error``, which left a task of its code; its code is cancelled, and makes no more calls."""
+        self.exit = error
+        if self.task is not None:
+            self.matcher.close()
+            self.task.cancel()
 
     def _record_difference(self, difference: Difference) -> None:
         key, position, kind, expected, actual, _ = difference

@@ -89,6 +89,8 @@ def worker_families(health: WorkerHealth) -> Iterator[Metric]:
     yield CounterMetricFamily(f"{name}_runs_started", "Runs that began here for the first time.", worker.started)
     yield CounterMetricFamily(f"{name}_runs_resumed", "Runs continued here, after a wait or a crash.", worker.resumed)
     yield runs_family(name, {"finished": worker.finished, "failed": worker.failed, "cancelled": worker.cancelled})
+    text = "Runs parked here: their owners had died again and again without progress."
+    yield CounterMetricFamily(f"{name}_runs_parked", text, worker.parked)
     yield GaugeMetricFamily(f"{name}_running", "Runs in memory.", status.running)
     yield GaugeMetricFamily(f"{name}_ready", "Processes that wait for room.", status.ready)
     text = "For how long the oldest process has waited for room."

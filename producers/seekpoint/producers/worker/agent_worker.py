@@ -14,14 +14,13 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from hashlib import blake2b
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.heartbeats.liveness import WorkerStatus
 from seekpoint.producers import journal_access
-from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
+from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node import Node, opener_of, runtime_of
 from seekpoint.producers.runs.schedule_table import TABLE_NAME
 from seekpoint.producers.runs.submission_sender import send_submission
@@ -31,11 +30,12 @@ from seekpoint.producers.worker.run_queue import RunQueue
 from seekpoint.producers.worker.scheduler import Scheduler
 from seekpoint.producers.worker.submission_intake import SubmissionIntake
 from seekpoint.producers.worker.submitted_children import SubmittedChildren
+from seekpoint.producers.worker.worker_agents import agents_by_name, group_of
 from seekpoint.producers.worker.worker_progress import WorkerProgress
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.settings import Settings, local_settings
-from seekpoint.schemas.errors import InvalidSetting, SeekpointError
+from seekpoint.schemas.errors import SeekpointError
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.tiers import Tier
@@ -80,9 +80,9 @@ class Worker:
         member: InboxMember | None = None,
         inbox_writer: LogWriter | None = None,
     ) -> None:
-        self.agents = _by_name(agents)
+        self.agents = agents_by_name(agents)
         """The agents that this worker runs, by name."""
-        self.group = group or _group_of(self.agents.values())
+        self.group = group or group_of(self.agents.values())
         """The name of the group of workers that share the partitions."""
         self.node = node or _own_node(settings)
         """The node that owns the processes of this worker."""
@@ -184,6 +184,11 @@ class Worker:
         return self._runs.cancelled
 
     @property
+    def parked(self) -> int:
+        """How many runs were parked here, since their owners had died again and again."""
+        return self._runs.parked
+
+    @property
     def polls(self) -> int:
         """How often the worker read the inbox. It does not work if this stands still."""
         return 0 if self._intake is None else self._intake.polls
@@ -272,6 +277,10 @@ class Worker:
         if self.failure is not None and error is None:
             raise self.failure
 
+    def fail_exited(self, error: BaseException) -> None:
+        """Fail the run one of whose tasks ended the event loop by ``error`` (``SystemExit``), once it runs again."""
+        self._runs.fail_exited(error)
+
     def end_drain(self) -> None:
         """Release the runs that are under way, instead of waiting for them until ``drain_s`` is over."""
         self._drain_s = 0.0
@@ -335,6 +344,8 @@ class Worker:
                 self._duty.look_at_moments()
             await self._duty.assess_stale()
             self._duty.follow_children()
+            if self._queue.last_try is not None and self._runs.has_progressed(self._queue.last_try):
+                self._queue.last_try = None
             self._begin_ready()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(_LOOK_S, self._queue.wait_s(clock.monotonic()) or _LOOK_S)):
@@ -377,24 +388,6 @@ class Worker:
         self._queue.ended(run.ready.process_id)
         self._duty.over(run)
         self._wake.set()
-
-
-def _by_name(agents: Iterable[Agent]) -> dict[str, Agent]:
-    found: dict[str, Agent] = {}
-    for one in agents:
-        check_is_agent(one)
-        if one.name in found:
-            raise InvalidSetting("two agents of a worker have one name", setting="agents", name=one.name)
-        found[one.name] = one
-    if not found:
-        raise InvalidSetting("a worker needs at least one agent", setting="agents")
-    return found
-
-
-def _group_of(agents: Iterable[Agent]) -> str:
-    """Name the group of the workers with these agents."""
-    text = "\0".join(sorted(f"{one.name} {one.version}" for one in agents))
-    return blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def _own_node(settings: Settings | None) -> Node:

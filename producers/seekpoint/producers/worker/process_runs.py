@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack, suppress
+from contextvars import ContextVar
 
 from seekpoint.producers.agent_run import RECORDED, run_opened
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
@@ -26,6 +27,7 @@ from seekpoint.schemas.errors import (
     EffectHeld,
     HandleLost,
     OwnerAlive,
+    OwnersDied,
     ProcessSuspended,
     Retryable,
     SeekpointError,
@@ -36,6 +38,10 @@ from seekpoint.schemas.state.process_state import State
 __all__ = ["ProcessRun", "ProcessRuns"]
 
 logger = logging.getLogger("seekpoint.producers")
+run_logger = logging.getLogger("seekpoint.runs")
+"""Which runs begin: at the level INFO, which ``seekpoint worker`` shows."""
+_running: ContextVar[ProcessRun | None] = ContextVar("seekpoint_running", default=None)
+"""The run whose code runs: its tasks and threads inherit it."""
 
 _AGAIN_S, _AGAIN_MAX_S = 1.0, 60.0
 _OPENINGS_MAX = 32
@@ -96,6 +102,8 @@ class ProcessRuns:
         """How often in a row a process could not be run, although its state asks for it."""
         self._is_ending = False
         self._is_cut = False
+        self.parked = 0
+        """How many runs were parked here, since their owners had died again and again."""
         self.finished = self.failed = self.cancelled = 0
         """How many runs ended with a result, with an error of their code, and because somebody asked for it."""
         self.started = self.resumed = 0
@@ -147,6 +155,9 @@ class ProcessRuns:
         if run.process is not None and (not isinstance(error, Retryable) or isinstance(error, EffectHeld)):
             logger.info("%s failed: %s", process_id, line)
             self.failed += 1
+            if isinstance(error, OwnersDied):
+                self.parked += 1
+                logger.error("%s is parked: %s", process_id, line)
             if run.process.written.lifecycle is not Lifecycle.FAILED:  # the state of a failed run says when it is next
                 run.pause_s = self._next_pause_s(process_id)
             return
@@ -176,12 +187,18 @@ class ProcessRuns:
             async with self._openings:
                 process = await stack.enter_async_context(self._opener.opening(request))
             run.process = process
+            _running.set(run)
             if run.is_suspended:  # while it was opened
                 return
             if process.written.agent is None:
                 self.started += 1
             else:
                 self.resumed += 1
+            # Said before the code runs: it may end the program without another word.
+            if deaths := process.written.owner_deaths:
+                logger.warning("run %s of agent %s goes on; owners that died: %d", process_id, agent.name, deaths)
+            else:
+                run_logger.info("run %s of agent %s begins here", process_id, agent.name)
             retry_failed = process.written.lifecycle is Lifecycle.FAILED or process.written.redrive is not None
             try:
                 await run_opened(process, agent, RECORDED, retry_failed=retry_failed)
@@ -205,6 +222,20 @@ class ProcessRuns:
             if not run.is_idle and durable.ahead_lifecycle is Lifecycle.AWAITING:
                 with suppress(SeekpointError):
                     durable.send(b.LifecycleChanged(Lifecycle.RUNNING))
+
+    def has_progressed(self, process_id: str) -> bool:
+        """Whether a call of the process ended since its owners died."""
+        run = self._runs.get(process_id)
+        return run is not None and run.process is not None and not run.process.written.owner_deaths
+
+    def fail_exited(self, error: BaseException) -> None:
+        """Fail the run of the task that ``error`` left, an exit which ended the event loop until now."""
+        run, name = run_of(error), type(error).__name__
+        if run is None or run.process is None:
+            logger.error("a task raised %s, and the worker goes on", name)
+            return
+        logger.error("a task of the run %s raised %s, and the run fails", run.ready.process_id, name)
+        durable_side(run.process).fail(error)
 
     # --- parking
     def park_idle(self, grace_s: float) -> None:
@@ -279,6 +310,18 @@ class _NotNowError(Exception):
     def __init__(self, state: State) -> None:
         super().__init__("not now")
         self.state = state
+
+
+def run_of(error: BaseException) -> ProcessRun | None:
+    """Return the run in whose task or callback ``error`` was raised; None if the event loop does not tell it."""
+    trace = error.__traceback__
+    while trace is not None:
+        handle = trace.tb_frame.f_locals.get("self")
+        if isinstance(handle, asyncio.Handle):
+            context = getattr(handle, "_context", None)
+            return None if context is None else context.get(_running)
+        trace = trace.tb_next
+    return None
 
 
 def _unknown(process_id: str, tail: PartitionTail) -> State | None:

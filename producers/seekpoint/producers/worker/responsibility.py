@@ -25,6 +25,7 @@ from seekpoint.producers.worker.child_ends import ChildEnds
 from seekpoint.producers.worker.partition_watch import Owner, PartitionWatch
 from seekpoint.producers.worker.process_runs import ProcessRun
 from seekpoint.producers.worker.run_queue import ReadyRun, RunQueue
+from seekpoint.producers.worker.take_overs import TakeOvers
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.errors import Retryable, SeekpointError
@@ -70,6 +71,7 @@ class Responsibility:
         self.assigned: frozenset[int] = frozenset()
         """The partitions that the group has assigned to this worker."""
         self._adopted: frozenset[int] = frozenset()
+        self._take_overs = TakeOvers(runtime.settings, runtime.clock)
         self._child_ends = ChildEnds(runtime, self._end_of_child)
 
     @property
@@ -214,9 +216,11 @@ class Responsibility:
         else:
             self._file(watch, process_id, state, run.seen, run.pause_s)
 
-    def _enqueue(self, process_id: str, found: Assessment, ended: frozenset[str] = frozenset()) -> None:
+    def _enqueue(
+        self, process_id: str, found: Assessment, ended: frozenset[str] = frozenset(), is_last_try: bool = False
+    ) -> None:
         now_s = self._runtime.clock.monotonic()
-        self._queue.add(ReadyRun(process_id, found.agent, found.priority, now_s, ended, found.begins))
+        self._queue.add(ReadyRun(process_id, found.agent, found.priority, now_s, ended, found.begins, is_last_try))
         self._wake()
 
     # --- children
@@ -250,10 +254,14 @@ class Responsibility:
             return
         found = assess(state, self._agents, self._runtime.clock.now_us(), seen)
         watch.file(process_id, found)
-        if found.next is Next.RUN and pause_s is not None:
+        if found.next is not Next.RUN:
+            return
+        deaths = state.owner_deaths + (owner is not None and owner.boot_id != self._runtime.identity.boot_id)
+        pause_s = self._take_overs.wait_s(process_id, state.epoch, deaths) if pause_s is None else pause_s
+        if pause_s is not None:
             self._assess_later(watch, process_id, pause_s)
-        elif found.next is Next.RUN:
-            self._enqueue(process_id, found)
+        else:
+            self._enqueue(process_id, found, is_last_try=self._take_overs.is_last(self._agents[found.agent], deaths))
 
     def _is_free(self, owner: Owner) -> bool:
         mine = owner.boot_id == self._runtime.identity.boot_id

@@ -26,7 +26,12 @@ class ReadyRun(FrozenStruct, frozen=True):
     """The child processes that it need not wait for: they have ended, or do not exist yet."""
     begins: bool = False
     """Whether the run is a new one, which counts for the rate of its agent."""
+    is_last_try: bool = False
+    """Whether one more death of its owner parks it."""
 
+
+_LAST_TRY_S = 60.0
+"""How long a last try runs without progress before the next one may begin beside it."""
 
 _Place: TypeAlias = "tuple[int, float, int, ReadyRun]"
 
@@ -34,7 +39,8 @@ _Place: TypeAlias = "tuple[int, float, int, ReadyRun]"
 class RunQueue:
     """What is ready and what runs. At most ``runs_max`` run at once, and of an agent at most ``concurrency[agent]``.
 
-    New runs of an agent begin as ``rates[agent]`` allows.
+    New runs of an agent begin as ``rates[agent]`` allows. Last tries begin one after the other: if one ends the worker,
+    the others did not run, and are not parked with it.
     """
 
     def __init__(
@@ -45,8 +51,11 @@ class RunQueue:
         self._rates = dict(rates or {})
         self._begun_at: dict[str, deque[float]] = {name: deque(maxlen=one.runs) for name, one in self._rates.items()}
         """When the newest runs of an agent with a rate began, by the worker's monotonic clock."""
-        self._heaps: dict[tuple[str, bool], list[_Place]] = {}
-        """What is ready, by its agent, and whether it has to wait for the agent's rate."""
+        self._heaps: dict[tuple[str, bool, bool], list[_Place]] = {}
+        """What is ready, by its agent, whether it has to wait for the agent's rate, and whether it is a last try."""
+        self.last_try: str | None = None
+        """The process whose last try runs, and has made no progress yet."""
+        self._last_try_at_s = 0.0
         self._ready: dict[str, ReadyRun] = {}
         self._running: dict[str, str] = {}
         self._by_agent: Counter[str] = Counter()
@@ -97,6 +106,8 @@ class RunQueue:
             return None
         run = heapq.heappop(self._heaps[self._heap_of(best[3])])[3]
         del self._ready[run.process_id]
+        if run.is_last_try:
+            self.last_try, self._last_try_at_s = run.process_id, now_s
         self._running[run.process_id] = run.agent
         self._by_agent[run.agent] += 1
         if run.begins and run.agent in self._rates:
@@ -105,13 +116,13 @@ class RunQueue:
 
     def wait_s(self, now_s: float) -> float | None:
         """Return the seconds until a rate lets the next run begin; None if no run waits for a rate."""
-        waits = [self._rate_wait_s(agent, now_s) for agent, is_rated in self._heaps if is_rated]
+        waits = [self._rate_wait_s(agent, now_s) for agent, is_rated, _ in self._heaps if is_rated]
         return min((seconds for seconds in waits if seconds > 0), default=None)
 
-    def _heap_of(self, run: ReadyRun) -> tuple[str, bool]:
-        return run.agent, run.begins and run.agent in self._rates
+    def _heap_of(self, run: ReadyRun) -> tuple[str, bool, bool]:
+        return run.agent, run.begins and run.agent in self._rates, run.is_last_try
 
-    def _head(self, name: tuple[str, bool]) -> _Place | None:
+    def _head(self, name: tuple[str, bool, bool]) -> _Place | None:
         """Return the first run of a heap, without those that were removed."""
         heap = self._heaps[name]
         while heap and self._ready.get(heap[0][3].process_id) is not heap[0][3]:
@@ -121,8 +132,10 @@ class RunQueue:
             return None
         return heap[0]
 
-    def _may_begin(self, name: tuple[str, bool], now_s: float) -> bool:
-        agent, is_rated = name
+    def _may_begin(self, name: tuple[str, bool, bool], now_s: float) -> bool:
+        agent, is_rated, is_last_try = name
+        if is_last_try and self.last_try is not None and now_s - self._last_try_at_s < _LAST_TRY_S:
+            return False
         return self._has_room(agent) and (not is_rated or self._rate_wait_s(agent, now_s) <= 0)
 
     def _rate_wait_s(self, agent: str, now_s: float) -> float:
@@ -137,5 +150,7 @@ class RunQueue:
     def ended(self, process_id: str) -> None:
         """Count a run as over."""
         agent = self._running.pop(process_id, None)
+        if process_id == self.last_try:
+            self.last_try = None
         if agent is not None:
             self._by_agent[agent] -= 1

@@ -142,6 +142,7 @@ SETTING_TYPES: Mapping[str, SettingType] = {
     "confirm_interval_s": _SECONDS,
     "confirm_timeout_s": _SECONDS,
     "owner_timeout_s": _SECONDS,
+    "owner_deaths_max": _whole(1, 1_000_000),
     "heartbeat_interval_s": _SECONDS,
     "producer_drain_s": _SECONDS,
     "linger_ms": _number("a number of milliseconds from 0 to 900000", lambda value: 0 <= value <= 900_000),

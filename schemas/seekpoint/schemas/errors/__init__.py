@@ -52,6 +52,7 @@
     └── OperatorRequired              no retry changes the cause: a person has to look
         ├── ProcessDegraded      entries are missing or do not fit: a person decides
         ├── ReplayDivergence     the agent's code asks for something else than its history contains
+        ├── OwnersDied           owners died again and again without progress: the run is parked
         ├── RunFailed            a submitted run failed, and is not tried again by itself
         ├── StepFailed           a recorded failure whose class is not registered here
         ├── BudgetExceeded       one more call would use more than the process is allowed
@@ -102,6 +103,7 @@ from seekpoint.schemas.errors.operator_required import (
     ObligationStuck,
     OlderFormat,
     OperatorRequired,
+    OwnersDied,
     ProcessDegraded,
     ReplayDivergence,
     ReplayMismatch,
@@ -207,6 +209,7 @@ __all__ = [
     "OlderFormat",
     "OperatorRequired",
     "OwnerAlive",
+    "OwnersDied",
     "ProcessDegraded",
     "ProcessFinished",
     "ProcessSuspended",

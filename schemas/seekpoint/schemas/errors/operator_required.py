@@ -54,6 +54,14 @@ class RunFailed(OperatorRequired):
     where: str | None = None
 
 
+class OwnersDied(OperatorRequired):
+    """Owners of the process died again and again (``deaths``) and no call ended meanwhile, so the run was parked.
+    ``key`` is its last call."""
+
+    hint = "find out what ends the program in that call (a crash, its memory); then: seekpoint redrive PROCESS_ID"
+    deaths: int
+
+
 class StepFailed(OperatorRequired):
     """A call failed, and will not be tried again. The class of its exception is not registered here; ``type`` is the
     name of the class. Nothing is imported because a journal names it."""

@@ -173,7 +173,14 @@ def put_call(draft: Draft, key: str, call: Call, limits: Limits) -> Misfit:
         calls.put(key, call)
         draft.content_bytes = grown
         draft.last_call = key[:LAST_CALL_CHARS_MAX]
+        if draft.owner_deaths and (call.status in _ENDED or (old is None and call.kind not in _WITH_BODY)):
+            draft.owner_deaths = 0
     return misfit
+
+
+_ENDED = frozenset({"succeeded", "failed"})
+_WITH_BODY = frozenset({"step", "decision", "effect"})
+"""The kinds of calls whose start is no progress: their body may be what ends the owners."""
 
 
 def take_mail(draft: Draft, external_id: bytes | None) -> None:

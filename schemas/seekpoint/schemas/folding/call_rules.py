@@ -335,6 +335,7 @@ def record_write(draft: Draft, key: str, body: b.Body, limits: Limits, write: Ru
         misfit = write(draft, body, limits)
         if misfit is None:
             draft.calls.put(key, call)
+            draft.owner_deaths = 0
         else:
             draft.content_bytes -= width
     return misfit

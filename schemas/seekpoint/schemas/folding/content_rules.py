@@ -137,6 +137,7 @@ def _change_lifecycle(draft: Draft, body: b.LifecycleChanged, limits: Limits) ->
     if draft.lifecycle is Lifecycle.RUNNING:
         draft.redrive = None
     if draft.lifecycle is Lifecycle.FAILED:
+        draft.owner_deaths = 0
         count = 0 if draft.run_failures is None else draft.run_failures.count
         draft.run_failures = RunFailures(count + 1, draft.seq + 1, body.retry_at_us)
     return None

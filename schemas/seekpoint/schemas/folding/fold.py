@@ -204,6 +204,8 @@ def _claim(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
         draft.lost_claims += 1
         return Verdict.CLAIM_LOST
     draft.epoch += 1
+    if draft.owner_boot not in (None, body.boot_id) and (draft.agent is not None or draft.submission is not None):
+        draft.owner_deaths += 1
     draft.owner = entry.id
     draft.owner_node, draft.owner_boot = body.node_id[:TEXT_CHARS_MAX], body.boot_id[:TEXT_CHARS_MAX]
     if body.accept_degraded:
@@ -314,6 +316,7 @@ def _control(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     remember(draft, entry.id)
     reason = None if body.reason is None else body.reason[:TEXT_CHARS_MAX]
     if isinstance(body, b.RedriveRequested):
+        draft.owner_deaths = 0
         draft.redrive = RedriveRequest(entry.id, reason, entry.actor, body.in_doubt, body.effects)
     else:
         action = "suspend" if isinstance(body, b.SuspendRequested) else "resume"

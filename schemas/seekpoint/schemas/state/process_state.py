@@ -130,6 +130,8 @@ class Draft:
     """The run that was submitted and has not begun."""
     hold: HoldRequest | None = field(None, _OWNERSHIP, form.HOLD, cleared=_AT_THE_END)
     redrive: RedriveRequest | None = field(None, _OWNERSHIP, form.REDRIVE, cleared=_AT_THE_END)
+    owner_deaths: int = field(0, _OWNERSHIP, form.COUNT, cleared=_AT_THE_END)
+    """How many owners of the agent's process died since a call ended, or one that only waits began."""
     run_failures: RunFailures | None = field(None, _OWNERSHIP, form.RUN_FAILURES, cleared=_WITH_CONTENT)
     obligations: tuple[Obligation, ...] = field((), _OWNERSHIP, form.OBLIGATIONS, cleared=_WITH_CONTENT)
     cancelled: str | None = field(None, _OWNERSHIP, form.text("reason"), cleared=_WITH_CONTENT)

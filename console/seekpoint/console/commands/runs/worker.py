@@ -43,9 +43,9 @@ def worker(
     Start as many as you like. SIGTERM or Ctrl-C drains: nothing new begins, and runs under way have --drain seconds to
     end. A second signal releases them at once.
     """
-    import asyncio
+    import logging
 
-    from seekpoint.console.services.daemons.termination import exit_now
+    from seekpoint.console.services.daemons.termination import exit_now, run_past_exits
     from seekpoint.console.services.daemons.worker_service import WorkerService, agents_in, limits_of
     from seekpoint.producers import Worker
 
@@ -53,14 +53,22 @@ def worker(
     limits = limits_of(concurrency or [], agents)
     known, settings = prices_in(prices), target.reachable(may_create=True)
 
+    logging.getLogger("seekpoint.runs").setLevel(logging.INFO)
+    workers: list[Worker] = []
+
     async def run() -> None:
         worker = Worker(
             agents, settings, runs_max=runs_max, concurrency=limits, grace_s=grace_s, drain_s=drain_s, group=group
         )
+        workers.append(worker)
         worker.node.prices = known
         service = WorkerService(worker, drain_s)
         await service.run(health_host, health_port)
         if service.is_cut_off:  # inside the loop: a normal end of the loop would wait for plain functions
             exit_now()
 
-    asyncio.run(run())
+    def fail(error: BaseException) -> None:
+        for worker in workers:
+            worker.fail_exited(error)
+
+    run_past_exits(run(), fail)

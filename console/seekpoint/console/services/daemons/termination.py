@@ -6,10 +6,12 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
-__all__ = ["exit_now", "on_stop"]
+from seekpoint.producers.durable.failures.program_exits import is_stop
+
+__all__ = ["exit_now", "on_stop", "run_past_exits"]
 
 
 def on_stop(stop: Callable[[], object]) -> None:
@@ -23,6 +25,23 @@ def on_stop(stop: Callable[[], object]) -> None:
             loop.add_signal_handler(each, stop)
         except NotImplementedError:
             signal.signal(each, lambda *_: loop.call_soon_threadsafe(stop))
+
+
+def run_past_exits(main: Coroutine[Any, Any, None], on_exit: Callable[[BaseException], object]) -> None:
+    """Run ``main`` in an event loop, which is entered again after ``sys.exit()`` in a task of somebody's code.
+
+    ``on_exit`` receives what was raised. What a signal handler raises ends the program.
+    """
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        task = loop.create_task(main)
+        while True:
+            try:
+                return loop.run_until_complete(task)
+            except (SystemExit, KeyboardInterrupt) as exc:
+                if task.done() or is_stop(exc, task):
+                    raise
+                on_exit(exc)
 
 
 def exit_now() -> NoReturn:

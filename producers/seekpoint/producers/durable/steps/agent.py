@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 
 from seekpoint.producers.durable.steps.call_options import retry_of
 from seekpoint.producers.durable.steps.retries import Retry
-from seekpoint.schemas.errors import InvalidName, Refused
+from seekpoint.schemas.errors import InvalidName, InvalidSetting, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +68,8 @@ class Agent(Generic[InputT, OutputT]):
     """How many of its runs each worker begins in a span of time; None: as many as it has room for."""
     schedule: Schedule | None = None
     """When workers submit runs of it by themselves; None: never."""
+    owner_deaths_max: int | None = None
+    """After how many deaths of owners without progress a run is parked; None: as the setting says."""
 
     def __call__(self, process: Any, input: InputT = _NOT_GIVEN) -> Any:  # the word users know
         """Call the function itself: in a test, or from another agent of the same kind (async or plain)."""
@@ -128,6 +130,7 @@ def agent(
     schedule: str | None = None,
     timezone: str = "UTC",
     missed: str = "once",
+    owner_deaths_max: int | None = None,
 ) -> _AgentDecorator:
     """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
 
@@ -137,7 +140,8 @@ def agent(
     many runs each worker begins in a span of time. ``schedule``: a cron expression of five fields, by which workers
     submit runs as ``NAME@2026-11-23T07:00:00Z``, with that text as the input; ``timezone``: the IANA name of the time
     zone it is meant in; ``missed``: of the firings that nobody submitted within a minute, ``skip`` makes none, ``once``
-    the newest, ``all`` each.
+    the newest, ``all`` each. ``owner_deaths_max``: after how many deaths of its owners without progress a run is parked
+    (``OwnersDied``); None: after as many as the setting says.
 
     >>> @agent("greeter", version=2)
     ... async def greeter(process, input):
@@ -154,6 +158,8 @@ def agent(
 
     retry_of(retry_steps)
     retry_of(retry)
+    if owner_deaths_max is not None and (type(owner_deaths_max) is not int or owner_deaths_max < 1):
+        raise InvalidSetting("owner_deaths_max= is a number from 1 on, or None", found=repr(owner_deaths_max)[:80])
     made_schedule = None
     if rate is not None:
         from seekpoint.producers.durable.steps.rates import rate_of  # programs without rates start without
@@ -169,7 +175,9 @@ def agent(
     def made(run: Run) -> Agent[Any, Any]:
         if not callable(run):
             raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
-        found = Agent[Any, Any](name, str(version), run, pinned, retry_steps, retry, rate, made_schedule)
+        found = Agent[Any, Any](
+            name, str(version), run, pinned, retry_steps, retry, rate, made_schedule, owner_deaths_max
+        )
         if "<locals>" in getattr(run, "__qualname__", ""):  # only here are the names around it known
             vars(found)["types"] = _types_of(run, sys._getframe(1).f_locals)
         return found

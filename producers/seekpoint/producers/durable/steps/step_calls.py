@@ -208,6 +208,8 @@ class Attempts(msgspec.Struct):
 
                 await admit(process, self.place, {**work.counts, **(work.estimate or {})})
             began = self._start()
+            if process.written.owner_deaths:  # the body may end the program: then the journal has to name it
+                await process.session.flush()
             try:
                 result = await self._succeed(await self._call(), began)
             except Exception as exc:
@@ -256,7 +258,11 @@ class Attempts(msgspec.Struct):
         self.began_at_us = process.clock.now_us()
         began = process.clock.monotonic()
         reserves = process.ahead_budget is not None and (work.estimate or work.counts)  # the next call has to see that
-        if reserves or not process.hold(self.place.key, self._started, len(work.arguments_json)):
+        if (
+            reserves
+            or process.written.owner_deaths
+            or not process.hold(self.place.key, self._started, len(work.arguments_json))
+        ):
             process.send(self._started())
         return began
 
