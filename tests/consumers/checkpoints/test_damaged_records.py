@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 
 import pytest
 
-from executors import Inline
-from owners import Owner
-from projection_bench import save_now, write_saves
+from projection_bench import save_now
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Floor
-from seekpoint.consumers.checkpoints.checkpoint_writer import Positions, Save
-from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.checkpoints.trimming import Trim
-from seekpoint.consumers.projector.projection import PartitionProjection
-from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.recovery.absence_proof import prove_absence
 from seekpoint.consumers.recovery.open_processes import recover_open
 from seekpoint.consumers.recovery.process_listing import list_processes
@@ -23,23 +17,19 @@ from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.recovery_report import Recovered
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.recovery.verification import verify_all
-from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.schemas.bodies import AgentStarted
 from seekpoint.schemas.errors import JournalGap, NewerFormat, TierUnavailable, UnknownProcess
 from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY
-from seekpoint.schemas.log.memory_log import MemoryLog
+from stored_journal import StoredJournal
 
 KEY, NEIGHBOUR = b"case-17", b"neighbour"
 
 
-class Damaged:
+class Damaged(StoredJournal):
     """Two processes, projected and saved. The checkpoint topic gets a record of another program behind that."""
 
     def __init__(self) -> None:
-        self.log = MemoryLog(partitions=1)
-        self.view = MemoryView(1)
-        self.checkpoints = MemoryCheckpoints(1)
-        self.owners = {key: Owner(self.log.append, 1, key.decode()) for key in (KEY, NEIGHBOUR)}
+        super().__init__(KEY, NEIGHBOUR)
         for owner in self.owners.values():
             owner.claim()
             owner.own(AgentStarted("agent", "", "", "1"))
@@ -48,34 +38,6 @@ class Damaged:
         assert self.project(projector)
         save_now(projector, self)
         self.states = {key: Recoverer(self.log).recover(key.decode()).state for key in self.owners}
-
-    def commit(self, saves: Sequence[Save], membership: object) -> Positions:
-        return write_saves(self.checkpoints, saves)
-
-    def settle(self) -> None:
-        """Do nothing: no transaction is ever open."""
-
-    def delete_below(self, partition: int, offset: int) -> None:
-        self.log.trim(partition, offset)
-
-    def projector(self) -> PartitionProjection:
-        source = ProjectionSource(
-            log=self.log, topic_id=self.log.topic_id, view=self.view, checkpoints=self.checkpoints, writer=self,
-            writes=Inline(), on_poison=lambda record, error: None,
-        )  # fmt: skip
-        made = PartitionProjection(0, source)
-        assert made.prepare() or made.prepare()
-        return made
-
-    def project(self, projector: PartitionProjection) -> bool:
-        start, stop = projector.position, self.log.watermarks(0).high
-        records = [record for batch in self.log.read(0, start, stop) for record in batch.records]
-        return projector.project(records, stop, self.log.leader_epoch_at(0, stop - 1)) and projector.flush()
-
-    def newest(self, key: bytes) -> bytes:
-        values = [value for _, name, value in self.checkpoints.records(0, 0, self.checkpoints.end(0)) if name == key]
-        assert values[-1] is not None
-        return values[-1]
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {

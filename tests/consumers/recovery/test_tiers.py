@@ -7,10 +7,12 @@ import pytest
 from seekpoint.consumers import Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY
 from seekpoint.consumers.checkpoints.checkpoint_index import CheckpointIndex
+from seekpoint.consumers.recovery.base_finder import Base, Search, Unusable
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas.bodies import LifecycleChanged
 from seekpoint.schemas.errors import JournalGap, TierUnavailable
+from seekpoint.schemas.log.log_ports import Watermarks
 from stored_process import Kept, begin
 
 
@@ -70,6 +72,10 @@ def test_a_view_is_completed_from_the_tail(kept: Kept) -> None:
     assert kept.recoverer.recover("case-17").state == kept.state()
 
 
+def unusable(search: Search, marks: Watermarks) -> Base:
+    raise Unusable("it is damaged")
+
+
 def test_a_checkpoint_is_found_by_the_views_pointer(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """One record is read, and not the partition."""
     begin(kept)
@@ -78,7 +84,8 @@ def test_a_checkpoint_is_found_by_the_views_pointer(kept: Kept, monkeypatch: pyt
     kept.owner.update("k", "4")
     expected = kept.state()
     monkeypatch.setattr(kept.checkpoints, "records", None)
-    found = kept.recoverer.recover("case-17", tier=Tier.CHECKPOINT)
+    monkeypatch.setattr(kept.recoverer.base_finder, "from_view", unusable)
+    found = kept.recoverer.recover("case-17")
     assert found.state == expected
     assert (found.report.seek_point, found.report.entries_scanned) == (4, 1)
 
@@ -128,14 +135,15 @@ def kept_bytes(kept: Kept) -> bytes:
 
 
 # --- P7 ---------------------------------------------------------------------------------------------------------------
-def test_a_pointer_is_used_with_its_own_floor_and_no_newer_one(kept: Kept) -> None:
+def test_a_pointer_is_used_with_its_own_floor_and_no_newer_one(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """The view has an old pointer. With the floor of the newer checkpoint, entries would be skipped."""
     begin(kept)
     old = kept.save()
     kept.owner.update("k", "4")
     kept.project(Pointer(old, 4))
     kept.save()
-    found = kept.recoverer.recover("case-17", tier=Tier.CHECKPOINT)
+    monkeypatch.setattr(kept.recoverer.base_finder, "from_view", unusable)
+    found = kept.recoverer.recover("case-17")
     assert found.state.context == {"k": 4}
     assert found.report.seek_point == 4
 

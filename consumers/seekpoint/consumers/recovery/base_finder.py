@@ -139,11 +139,15 @@ class BaseFinder:
         return self._view is not None or self.open_view is not None
 
     def lookups(self, search: Search, marks: Watermarks, tier: Tier | None) -> Iterator[tuple[Tier, BaseLookup]]:
-        """Yield the lookups to try, the quickest first; with ``tier`` only those of that tier."""
+        """Yield the lookups to try, the quickest first; with ``tier`` only those of that tier.
+
+        The tier of checkpoints alone means the newest ones of the topic, whatever the view points to.
+        """
         if tier in (None, Tier.VIEW):
             yield Tier.VIEW, self.from_view
-        if tier in (None, Tier.CHECKPOINT):
+        if tier is None:
             yield Tier.CHECKPOINT, self.from_pointer
+        if tier in (None, Tier.CHECKPOINT):
             yield Tier.CHECKPOINT, self.from_index
             if marks.low > 0 and search.is_past:
                 yield Tier.CHECKPOINT, self.from_older

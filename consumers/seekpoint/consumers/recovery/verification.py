@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from io import BytesIO
+from itertools import chain
 from typing import Any
 
 from msgspec import field
@@ -62,7 +63,10 @@ def verify(recoverer: Recoverer, process_id: str) -> Verification:
             missing["audit"] = _trimmed(gap)
     for tier in _stored_tiers(recoverer):
         _compare(recoverer, process_id, tier, stop, hashes, missing)
-    return _verification(process_id, found, hashes, missing)
+    verified = _verification(process_id, found, hashes, missing)
+    if verified.agrees and not found.known:
+        recoverer.recover(process_id)  # raises UnknownProcess
+    return verified
 
 
 def verify_all(recoverer: Recoverer, advance: Callable[[int], object] = lambda offsets: None) -> Iterator[Verification]:
@@ -90,7 +94,7 @@ def _verify_partition(recoverer: Recoverer, partition: int, advance: Callable[[i
         for process_id in sorted(recoverer.recover_partition(partition)):
             yield verify(recoverer, process_id)
         return
-    stored = {tier: _in_bulk(recoverer, partition, sorted(scanned), tier) for tier in _stored_tiers(recoverer)}
+    stored = {tier: _in_bulk(recoverer, partition, tier) for tier in _stored_tiers(recoverer)}
     for process_id, found in sorted(scanned.items()):
         hashes = {"scan": found.state.hash, "audit": audit.states[process_key(process_id)].hash}
         missing: dict[str, str] = {}
@@ -101,6 +105,8 @@ def _verify_partition(recoverer: Recoverer, partition: int, advance: Callable[[i
             else:  # it is missing there, or entries were appended meanwhile
                 _compare(recoverer, process_id, tier, found.report.log_end, hashes, missing)
         yield _verification(process_id, found, hashes, missing)
+    for process_id in sorted({*chain(*stored.values())} - {*scanned}):  # it is new, or an outsider's invention
+        yield verify(recoverer, process_id)
 
 
 def methods_of(recoverer: Recoverer) -> list[str]:
@@ -114,10 +120,10 @@ def _stored_tiers(recoverer: Recoverer) -> list[Tier]:
     return [tier for tier, store in stores.items() if store is not None]
 
 
-def _in_bulk(recoverer: Recoverer, partition: int, process_ids: list[str], tier: Tier) -> Mapping[str, Recovered]:
-    """Recover the processes by ``tier``; empty if one of them cannot be, then each is recovered alone."""
+def _in_bulk(recoverer: Recoverer, partition: int, tier: Tier) -> Mapping[str, Recovered]:
+    """Recover all processes that ``tier`` has; empty if one of them cannot be, then each is recovered alone."""
     try:
-        return recoverer.recover_partition(partition, process_ids, tier=tier, skip_unusable=True)
+        return recoverer.recover_partition(partition, tier=tier)
     except TierUnavailable:
         return {}
 
@@ -144,9 +150,9 @@ def _verification(process_id: str, found: Recovered, hashes: dict[str, str], mis
 def _by_scan(recoverer: Recoverer, process_id: str) -> tuple[Recovered, dict[str, str]]:
     """Recover by scan. If the log was trimmed, recover from the quickest base and say why no scan was possible."""
     try:
-        return recoverer.recover(process_id, tier=Tier.SCAN), {}
+        return recoverer.recover(process_id, tier=Tier.SCAN, missing_ok=True), {}
     except JournalGap as gap:
-        found = recoverer.recover(process_id)  # raises the gap again if there is no base at all
+        found = recoverer.recover(process_id, missing_ok=True)  # raises the gap again if there is no base at all
         return found, dict.fromkeys(("scan", "audit"), _trimmed(gap))
 
 

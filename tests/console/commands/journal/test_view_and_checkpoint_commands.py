@@ -11,6 +11,9 @@ import pytest
 
 from kafka_checkpoints import project, save
 from raw_kafka import RawKafka
+from seekpoint.consumers.checkpoints.checkpoint import Checkpoint
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.producers import Node
 from seekpoint.schemas import partition_of
 from seekpoint.schemas.config.settings import Settings
@@ -131,6 +134,22 @@ def test_verify_all_compares_every_process_in_every_tier(kept: Settings, shell: 
         assert one["missing"] == {}
     assert shell("verify", "--all", "case-1").code == 2
     assert shell("verify").code == 2
+
+
+def test_verify_names_a_forged_checkpoint(kept: Settings, shell: Shell) -> None:
+    """It has a digest of its own, so recoveries believe it. The log does not."""
+    partition, topic = partition_of(b"case-1", kept.partitions), kept.topic_name("checkpoints")
+    reader = KafkaReader(kept)
+    draft = Recoverer(reader).recover("case-1").state.thaw()
+    draft.seq += 7
+    forged = Checkpoint.of("case-1", partition, draft.freeze(), reader.topic_id, -1)
+    reader.close()
+    [position] = RawKafka(kept).write(partition, [(b"case-1", forged.to_bytes(), 1_000)], topic)
+    for ids in ("case-1",), ("--all",):
+        ran = shell("verify", *ids)
+        assert ran.code == 1
+        assert f"case-1: {topic} is wrong (the record at position {position}" in ran.err
+        assert "case-2:" not in ran.err
 
 
 # --- checkpoints, lag -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.recoverer import Recoverer
     from seekpoint.consumers.recovery.verification import Verification
 from seekpoint.console.services.arguments.options import AsJson, ProcessIds, Wide
 
@@ -30,9 +31,11 @@ def verify(
     """Recover processes in every way and compare. The readers are independent. Exits with 1 if the results differ."""
     if bool(process_ids) == everything:
         raise typer.BadParameter("give process ids, or --all", param_hint="PROCESS_ID")
-    faults = _Faults()
+    faults = _Faults(target.recoverer)
     found = _verify_all(target) if everything else _verify_some(target, process_ids or [], faults)
     _show_verified(target, faults.watch(found), wide=wide, json=json)
+    for place in faults.places:
+        say(place)
     for way, reason in faults.missing:
         say(f"not verified by {way}: {reason}")
     return EXIT_FAULT if faults.found else 0
@@ -41,18 +44,29 @@ def verify(
 class _Faults:
     """A record of the faults in a stream of verified processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, recoverer: Recoverer) -> None:
         self.found = False
+        self.places: list[str] = []
+        """Where the checkpoints are that differ from the log: the first ones."""
+        self._recoverer = recoverer
         self.missing: dict[tuple[str, str], None] = {}
         """Recovery ways that were not available, with the reason: the first ones, each once."""
 
     def watch(self, verified: Iterable[Verification]) -> Iterator[Verification]:
         for one in verified:
             self.found |= not one.agrees
+            scanned = one.hashes.get("scan")
+            if scanned != one.hashes.get("checkpoint", scanned) and scanned and len(self.places) < _REASONS_MAX:
+                self._name_checkpoint(one.process_id)
             for way in one.missing.items():
                 if len(self.missing) < _REASONS_MAX:
                     self.missing[way] = None
             yield one
+
+    def _name_checkpoint(self, process_id: str) -> None:
+        last, topic = self._recoverer.last_checkpoint(process_id), f"{self._recoverer.log.name}.checkpoints"
+        place = "its floor" if last is None else f"the record at position {last.position}, or its floor"
+        self.places.append(f"{process_id}: {topic} is wrong ({place}): it was forged or damaged. The log is right.")
 
 
 def _verify_all(target: CommandTarget) -> Iterator[Verification]:
