@@ -184,12 +184,12 @@ def test_gates_and_effects_in_doubt_are_found_without_reading_the_finished_proce
 
 
 def test_costs_are_summed_by_agent_and_day(either: Target, run: Run) -> None:
-    """Exact sums; runs without a budget are counted, since nothing counts their cost."""
+    """Exact sums; runs that recorded no usage are counted apart."""
     found = run(costs.costs, either, by="agent,day")
     day = found["costs"][0].pop("day")
     assert len(day) == len("2026-11-22")
     assert found["costs"] == [{"agent": "triage", "processes": 1, "usd": "0.25", "tokens": "7", "model_calls": "1"}]
-    assert (found["by"], found["without_budget"]) == (["agent", "day"], 1)
+    assert (found["by"], found["without_usage"]) == (["agent", "day"], 1)
 
 
 def test_the_newest_processes_are_listed_without_reading_the_others(target: Target, run: Run) -> None:

@@ -77,7 +77,7 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     error: str | None = None
     """Type and message of the newest exception that left the process's code, cut to 200 characters."""
     spent: Mapping[str, str] | None = None
-    """What its budget counted, by dimension, as decimal texts; None: it has no budget."""
+    """What it used, by dimension, as decimal texts; None: it has no budget and recorded nothing."""
     parent_id: str | None = None
     """The process that it was forked from; None: it is no fork."""
     parent_seq: int | None = None

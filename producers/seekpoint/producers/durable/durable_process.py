@@ -85,8 +85,9 @@ class DurableProcess:
 
     @property
     def ahead_budget(self) -> Budget | None:
-        """Return the budget once everything sent so far is in the log."""
-        return self.session.ahead_budget
+        """Return the budget once everything sent so far is in the log; None if it limits nothing."""
+        budget = self.session.ahead_budget
+        return budget if budget is not None and budget.has_limits else None
 
     @property
     def is_running_code(self) -> bool:

@@ -148,9 +148,11 @@ def close_call(
 
 
 def charge_end(draft: Draft, body: Any, call: Call | None, limits: Limits, budget: Budget | None) -> Misfit:
-    """Store ``call``, which ended, and charge its usage to ``budget``."""
+    """Store ``call``, which ended, and charge its usage to ``budget``; without one, begin to count if it has some."""
     if call is None:
         return illegal(f"no call ends {body.outcome[:40]}")
+    if budget is None and (body.usage is not None or body.cost_usd is not None or call.kind == "decision"):
+        budget = Budget()
     try:
         budget = budget and charge(budget, body, call)
     except AMOUNT_ERRORS:

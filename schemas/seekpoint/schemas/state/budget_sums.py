@@ -47,6 +47,11 @@ class Budget(FrozenStruct, frozen=True):
     noted: tuple[str, ...] = ()
     """The notes written so far, such as ``warned usd run``; a note of a day ends with its number."""
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether it limits something; else it only counts."""
+        return bool(self.limits or self.day_limits)
+
     def reserve(self, key: str, estimate: Amounts) -> Budget:
         """Keep ``estimate`` for the call ``key``, in place of what was kept for it."""
         others = {one: kept for one, kept in self.reserved.items() if one != key}

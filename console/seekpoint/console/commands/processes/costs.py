@@ -31,7 +31,7 @@ def costs(
     wide: Wide = False,
     json: AsJson = False,
 ) -> None:
-    """Sum what the budgets of processes counted: from the view, or without one from the whole log.
+    """Sum what processes recorded of their cost and usage: from the view, or without one from the whole log.
 
     The whole cost of a process counts on the UTC day on which it began.
     """
@@ -52,13 +52,13 @@ def costs(
     rows = [{**dict(zip(names, group, strict=True)), **sums[group].facts()} for group in sorted(sums)]
     if json:
         head = {"journal": target.settings.journal, "by": list(names)}
-        emit_json({**head, "costs": rows, "without_budget": len(without)})
+        emit_json({**head, "costs": rows, "without_usage": len(without)})
         return
     columns = [*map(Column, names), *(Column(name, right=True) for name in ("processes", *_COUNTED))]
     if not emit_table(columns, [[row[column.title] for column in columns] for row in rows], wide=wide):
-        say("no process has a budget that counted something")
+        say("no process recorded what it used")
     if without:
-        say(f"{counted(len(without), 'run')} not in the sums: without process.set_budget(), nothing is counted")
+        say(f"{counted(len(without), 'run')} not in the sums: no model call, tool call or cost is recorded")
 
 
 class _Sum:

@@ -29,7 +29,9 @@ class BudgetCalls(DurableCalls):
     ) -> None:
         """Limit the usage of the process: ``set_budget({"usd": "5.00", "model_calls": 40})``; ``a_day``: each UTC day.
 
-        A run that follows does not set it again, so limits that a person has raised stay. Amounts are exact: texts,
+        A run that follows does not set it again, so limits that a person has raised stay. What calls used before counts
+        too. A call without an estimate begins while anything is left, and is charged when it ends: so the last one may
+        exceed the limit. An ``estimate`` is reserved, and is refused where it does not fit. Amounts are exact: texts,
         whole numbers or Decimals. ``on_exceed``: ``fail``, ``pause`` or ``escalate``. Raises ``InvalidSetting``.
         """
         process = self._durable

@@ -30,6 +30,7 @@ from seekpoint.schemas.errors import ReplayDivergence
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from seekpoint.producers.durable.budgets.step_usage import Used
     from seekpoint.producers.durable.decisions.decision_streams import DecisionStream, LiveChunks
     from seekpoint.producers.durable.decisions.prompts import Prompts
     from seekpoint.producers.durable.decisions.stream_signatures import StreamCall
@@ -220,11 +221,12 @@ class DecisionCalls(DurableCalls):
         key: str | None = None,
         retry: Retry | None = None,
         timeout: float | timedelta | None = None,
+        usage: Used = None,
         **options: Any,
     ) -> Coroutine[Any, Any, Any]:
         """Make a step that counts as a tool call in budgets; else as ``step``."""
         process = self._durable
-        return counted_step(process, name, call, arguments, options, _TOOL_CALL, key, retry, timeout)
+        return counted_step(process, name, call, arguments, options, _TOOL_CALL, key, retry, timeout, usage)
 
     def policy_is(self, version: str) -> bool:
         """Whether the process began under ``version`` of its agent: for code that changes while runs are in flight.

@@ -43,8 +43,6 @@ class DecisionAttempts(Attempts):
     """The chunks that were handed out while the stream was read, as JSON values."""
     given_bytes: int = 0
     given_items: int = 0
-    spent: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What the response says of its model and usage: they are recorded also if it cannot be recorded."""
 
     def _start(self) -> float:
         process, place, work = self.process, self.place, self.work

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from datetime import timedelta
 from typing import Any, Never, ParamSpec, Protocol, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
+from seekpoint.producers.durable.budgets.step_usage import Used
 from seekpoint.producers.durable.decisions.usage import Usage
 from seekpoint.producers.durable.effects.effect_resolution import Effect
 from seekpoint.producers.durable.steps.retries import Retry
@@ -33,6 +34,7 @@ class StepOptions(TypedDict, total=False):
     key: str | None
     retry: Retry | None
     timeout: float | timedelta | None
+    usage: Used
 
 
 class DecisionOptions(TypedDict, total=False):

@@ -30,6 +30,7 @@ from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
+    from seekpoint.producers.durable.budgets.step_usage import Used
     from seekpoint.producers.durable.steps.call_signatures import StepCall
     from seekpoint.schemas.values.value_types import ValueType
 
@@ -66,7 +67,7 @@ class StepCalls(DurableCalls):
     @as_step_call
     def step(
         self, name: str, call: Callable[..., Any], /, *arguments: Any, key: str | None = None,
-        retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
+        retry: Retry | None = None, timeout: float | timedelta | None = None, usage: Used = None, **options: Any,
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
         """Run ``call(*arguments, **options)`` once; from then on its result or exception is recorded.
 
@@ -76,34 +77,41 @@ class StepCalls(DurableCalls):
         server that is busy, and one for any other error; ``Retry(attempts=1)`` asks for one, ``@agent(retry_steps=)``
         says it for all steps of an agent. A callable with a parameter ``idempotency_key`` is handed the step's.
 
-        ``key``, ``retry`` and ``timeout`` are never the function's: ``InvalidOption`` names an option that neither has,
-        and one that both have (make the function a step of its own: ``@step``).
+        ``usage`` is what an attempt that returns used, for budgets and ``costs``: amounts by dimension, as in
+        ``{"usd": "0.02"}``, a ``Usage``, or a function of the result that returns one of these.
+
+        ``key``, ``retry``, ``timeout`` and ``usage`` are never the function's: ``InvalidOption`` names an option that
+        neither has, and one that both have (make the function a step of its own: ``@step``).
 
         What it returns is what a replay returns: rebuilt from the journal's text (dicts have their keys sorted), as the
         model that the annotation of ``call`` names. Raises what ``call`` raised; ``UnserializableValue``,
         ``InvalidValue`` or ``LimitExceeded`` if its result cannot be journaled (remembered too); ``StepFailed`` for an
         exception whose class is neither builtin nor registered (``register_failure``); ``ReplayDivergence``.
         """
-        return counted_step(self._durable, name, call, arguments, options, {}, key, retry, timeout)
+        return counted_step(self._durable, name, call, arguments, options, {}, key, retry, timeout, usage)
 
 
 def counted_step(
     process: DurableProcess, name: str, call: Callable[..., Any], arguments: tuple[Any, ...],
     options: Mapping[str, Any], counts: Mapping[str, int], key: str | None, retry: Retry | None,
-    timeout: float | timedelta | None,
+    timeout: float | timedelta | None, usage: Used,
 ) -> Coroutine[Any, Any, Any]:  # fmt: skip
     """Return a step each attempt of which uses ``counts`` of a budget; ``step`` and ``tool`` are made of it."""
-    if options or key is not None or retry is not None or timeout is not None:
-        check_options("step", call, options, {"key": key, "retry": retry, "timeout": timeout})
-    return own_step(process, name, call, arguments, options, counts, key, retry, timeout)
+    if options or key is not None or retry is not None or timeout is not None or usage is not None:
+        check_options("step", call, options, {"key": key, "retry": retry, "timeout": timeout, "usage": usage})
+    return own_step(process, name, call, arguments, options, counts, key, retry, timeout, usage)
 
 
 def own_step(
     process: DurableProcess, name: str, call: Callable[..., Any], arguments: tuple[Any, ...],
     options: Mapping[str, Any], counts: Mapping[str, int], key: str | None, retry: Retry | None,
-    timeout: float | timedelta | None,
+    timeout: float | timedelta | None, usage: Used = None,
 ) -> Coroutine[Any, Any, Any]:  # fmt: skip
     """Return the step where ``options`` are known to be the function's."""
+    if usage is not None:
+        from seekpoint.producers.durable.budgets.step_usage import check_used
+
+        check_used(usage)
     text = arguments_text(arguments, options, process.limits)
     digest, kind = text_digest(name, text), result_type(call)
     try:
@@ -120,7 +128,7 @@ def own_step(
             return process.in_order(place, failed, record, process, place)
     work = Work(
         name, digest, text, callable_of(call, name), arguments, options,
-        retry_of(retry, default_retry(process)), seconds(timeout), counts=counts, kind=kind,
+        retry_of(retry, default_retry(process)), seconds(timeout), counts=counts, kind=kind, usage=usage,
     )  # fmt: skip
     run = Attempts(process, place, work).through
     if process.tracer is not None:
@@ -178,6 +186,8 @@ class Work(NamedTuple):
     """What every attempt uses, whatever its outcome: tool calls, model calls."""
     kind: ValueType | None = None
     """What the annotation of ``call`` says of its results; None if it names no model."""
+    usage: Used = None
+    """What an attempt of a step that returns has used, besides ``counts``."""
 
 
 class Attempts(msgspec.Struct):
@@ -194,6 +204,8 @@ class Attempts(msgspec.Struct):
     """Whether the start of this attempt was dropped, so that its end has to say it."""
     body: dict[str, Any] = {}
     """The options of the scope of the next attempt's body."""
+    spent: dict[str, Any] = {}
+    """What the answer says of its usage: recorded also if the answer cannot be."""
 
     async def through(self) -> Any:
         """Return the result once its entry is acknowledged."""
@@ -225,6 +237,10 @@ class Attempts(msgspec.Struct):
 
     async def _succeed(self, value: Any, began: float) -> Any:
         """Record the result of the body; return it as each later run gets it."""
+        if self.work.usage is not None:
+            from seekpoint.producers.durable.budgets.step_usage import used_by
+
+            self.spent = used_by(self.work.usage, value, self.place.key, self.process.settings)
         text, result = journaled(value, self.work.kind, self.place.key, self.process, self.work.call)
         await self._record(began, output=text)
         return result
@@ -298,17 +314,19 @@ class Attempts(msgspec.Struct):
         return answer
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:
-        process, counts = self.process, self.work.counts
+        process, spent = self.process, self.spent
+        usage = {**self.work.counts, **spent.get("usage", {})} if spent else self.work.counts
         now_us, duration_s = process.clock.now_us(), process.clock.monotonic() - began
         self.is_unsaid = process.drop_held(self.place.key) or self.is_unsaid
         if self.is_unsaid:
             more |= self._beginning()
         ended = b.StepEnded(
             key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
-            duration_us=max(0, round(duration_s * 1_000_000)), usage=dump(dict(counts)) if counts else None, **more,
+            duration_us=max(0, round(duration_s * 1_000_000)), usage=dump(dict(usage)) if usage else None,
+            cost_usd=spent.get("cost_usd"), **more,
         )  # fmt: skip
         seq = (await process.append(ended)).seq
-        self.is_unsaid = False
+        self.is_unsaid, self.spent = False, {}
         return seq
 
     async def _fail(self, error: Exception, began: float) -> None:

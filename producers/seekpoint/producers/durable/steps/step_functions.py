@@ -15,6 +15,7 @@ from seekpoint.producers.durable.steps.step_calls import StepCalls, own_step
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from seekpoint.producers.durable.budgets.step_usage import Used
     from seekpoint.producers.durable.steps.call_signatures import (
         Keyed0,
         Keyed1,
@@ -37,13 +38,15 @@ class Step(Generic[P, T]):
     """A function that is a step when it is called: ``await look_up(process, "4711")``. Made by ``@step``."""
 
     def __init__(
-        self, call: Callable[..., Any], name: str, retry: Retry | None, timeout: Any, key: str | None = None
-    ) -> None:
+        self, call: Callable[..., Any], name: str, retry: Retry | None, timeout: Any, usage: Used,
+        key: str | None = None,
+    ) -> None:  # fmt: skip
         self.call = call
         """The function itself, for tests."""
         self.name = name
         self._retry = retry
         self._timeout = timeout
+        self._usage = usage
         self._key = key
         self.__doc__ = call.__doc__
 
@@ -52,30 +55,31 @@ class Step(Generic[P, T]):
         if options:
             check_options(f"the step {self.name}", self.call, options)
         return own_step(
-            process._durable, self.name, self.call, arguments, options, {}, self._key, self._retry, self._timeout
-        )
+            process._durable, self.name, self.call, arguments, options, {}, self._key, self._retry, self._timeout,
+            self._usage,
+        )  # fmt: skip
 
     def with_options(self, **options: Unpack[StepOptions]) -> Step[P, T]:
-        """Return the same step with another ``key``, ``retry`` or ``timeout``."""
-        own = {"retry": self._retry, "timeout": self._timeout, "key": self._key}
+        """Return the same step with another ``key``, ``retry``, ``timeout`` or ``usage``."""
+        own = {"retry": self._retry, "timeout": self._timeout, "usage": self._usage, "key": self._key}
         check_options("with_options", None, options, own)
         return Step(self.call, self.name, **{**own, **options})
 
 
 def step(
-    name: str | None = None, *, retry: Retry | None = None, timeout: float | timedelta | None = None
+    name: str | None = None, *, retry: Retry | None = None, timeout: float | timedelta | None = None, usage: Used = None
 ) -> _StepDecorator:
     """Make a step of a function; its name is the function's unless given.
 
     ``@step(retry=Retry(attempts=3))`` over ``async def look_up(order)``; then ``await look_up(process, "4711")``.
     ``look_up.with_options(key="first")(process, "4711")`` gives one call another option.
     """
-    return _StepDecorator(name, retry, timeout)
+    return _StepDecorator(name, retry, timeout, usage)
 
 
 class _StepDecorator:
-    def __init__(self, name: str | None, retry: Retry | None, timeout: Any) -> None:
-        self._given = (name, retry, timeout)
+    def __init__(self, name: str | None, *own: Any) -> None:
+        self._name, self._own = name, own
 
     @overload
     def __call__(self, call: Unchecked[Awaitable[T]]) -> Step[..., T]: ...
@@ -108,5 +112,4 @@ class _StepDecorator:
     def __call__(self, call: Callable[..., Any]) -> Step[..., Any]:
         if "<locals>" in getattr(call, "__qualname__", ""):  # only here are the names around it known
             note_result_type(call, sys._getframe(1).f_locals)
-        name, retry, timeout = self._given
-        return Step(call, name or name_of(call), retry, timeout)
+        return Step(call, self._name or name_of(call), *self._own)
