@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 
+from seekpoint.console.web.auth.tokens import TokenFile
+from seekpoint.console.web.auth.user_identity import Role
 from seekpoint.schemas.config.settings import Settings
+from shells import Shell
 
 CODE = """
 from seekpoint import agent
@@ -159,7 +164,7 @@ def test_only_messages_are_on_standard_output(tmp_path: Path, address: str) -> N
 @contextmanager
 def over_http(folder: Path, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run the server on a free port, and yield its address and its program, which is ended by SIGTERM."""
-    command = [sys.executable, "-m", "seekpoint", "mcp", "--port", "0", "--json", *words]
+    command = [sys.executable, "-m", "seekpoint", "mcp", "--port", "0", "--tokens", "tokens.json", "--json", *words]
     with subprocess.Popen(command, cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         try:
@@ -170,16 +175,30 @@ def over_http(folder: Path, *words: str) -> Iterator[tuple[str, subprocess.Popen
 
 
 async def test_it_speaks_http_of_this_machine(tmp_path: Path, address: str) -> None:
-    """A web page of another host cannot reach it, whatever name it gave to this machine's address."""
+    """To who has a token. No web page of another host reaches it, whatever name it gave to this machine's address."""
+    own = {"Authorization": f"Bearer {TokenFile(tmp_path / 'tokens.json').add('agent', Role.VIEWER, 'now')}"}
     with over_http(tmp_path, "--journal-url", address) as (url, server):
-        async with Client(url) as client:
+        async with (
+            httpx2.AsyncClient(headers=own) as sender,
+            Client(streamable_http_client(url, http_client=sender)) as client,
+        ):
             assert len((await ask(client, "list_processes"))["processes"]) == 3
         async with httpx.AsyncClient() as browser:
-            for name, value, status in (("Host", "evil.example", 421), ("Origin", "https://evil.example", 403)):
-                headers = {name: value, "Accept": "application/json, text/event-stream"}
+            for given, status in (
+                ({**own, "Host": "evil.example"}, 421), ({**own, "Origin": "https://evil.example"}, 403),
+                ({}, 401), ({"Authorization": "Bearer spc_wrong"}, 401), ({"Authorization": "Basic YTpi"}, 401),
+            ):  # fmt: skip
+                headers = {**given, "Accept": "application/json, text/event-stream"}
                 body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
                 assert (await browser.post(url, json=body, headers=headers)).status_code == status
     assert server.returncode in (0, 143, -signal.SIGTERM)
+
+
+def test_http_needs_a_file_of_tokens(shell: Shell, tmp_path: Path, address: str) -> None:
+    """Every user of the machine can reach the port, and the journal of another one is not theirs."""
+    done = shell("mcp", "--port", "0", "--tokens", str(tmp_path / "none.json"), "--journal-url", address)
+    assert done.code != 0
+    assert "seekpoint console token add NAME --role viewer" in done.err
 
 
 @pytest.mark.cluster

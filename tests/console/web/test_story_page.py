@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from browsers import Browser
-from consoles import Served, file_settings, serving
+from consoles import Served, file_settings, serving, work_on
 from entry_examples import own
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.web.markdown_text import markdown_html
+from seekpoint.console.web.markdown_text import MarkdownPage, markdown_html
+from seekpoint.producers import Node
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.settings import Settings
 from written_journals import a_case, many_steps, write_entries
@@ -66,6 +70,48 @@ def test_messages_are_markdown_that_cannot_do_anything(browser: Browser, served:
     assert browser.script("return document.querySelectorAll('.said a, .said img, .said script').length") == 0
     assert browser.script("return window.canary") is None
     assert "\\u202e" in browser.all(".said")[0].text
+
+
+@pytest.fixture
+def chatty(tmp_path: Path) -> Iterator[Served]:
+    """A console that shows a process whose messages are expensive Markdown."""
+    settings = file_settings(tmp_path)
+
+    async def say(node: Node) -> None:
+        async with node.open("chatty") as process:
+            for _ in range(60):
+                await process.say("user", "- a\n" * 2_400)
+
+    work_on(settings, say)
+    with closing(CommandTarget(None, None, None, settings.journal_url)) as target, serving(target) as found:
+        yield found
+
+
+def test_a_page_of_expensive_messages_is_bounded_and_holds_up_nobody(chatty: Served) -> None:
+    """It shows the first ones as Markdown and the others as they were written, while other pages are answered."""
+    with chatty.client() as client, chatty.client() as other, ThreadPoolExecutor(1) as threads:
+        began, waits = time.monotonic(), []
+        shown = threads.submit(client.get, "/story?id=chatty")
+        while not shown.done():
+            asked = time.monotonic()
+            assert other.get("/api/me").status_code == 200
+            waits.append(time.monotonic() - asked)
+        took_s = time.monotonic() - began
+    assert max(waits) < took_s / 2
+    page = shown.result().text
+    plain = page.count("<pre>- a\n- a\n")
+    assert 30 < plain < 60
+    assert page.count("<li>a</li>") == (60 - plain) * 2_400
+
+
+@pytest.mark.parametrize("text", ["# Title " * 2_000, "<b>\u202e" * 3_000])
+def test_a_long_message_stays_as_it_was_written(text: str) -> None:
+    """Escaped, and with invisible characters made visible."""
+    html = MarkdownPage().html(text)
+    assert html.startswith("<pre>")
+    assert "<h1>" not in html
+    assert "<b>" not in html
+    assert "\u202e" not in html
 
 
 @given(st.text(alphabet=st.sampled_from('ab*_`#>-[]()<>!&;:/\\\n\t "=1.'), max_size=60))

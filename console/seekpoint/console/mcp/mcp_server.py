@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,16 +13,22 @@ import uvicorn
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
 
 from seekpoint.console.mcp.answerer import TOOLS, Answerer
 from seekpoint.console.mcp.tool_declarations import Tool, input_schema
-from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.console.services.http_serving import server_config
+from seekpoint.console.web.auth.tokens import bearer_token
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-_HOST = "127.0.0.1"
-_CLOSE_TIMEOUT_S = 5
+    from seekpoint.console.web.auth.tokens import TokenFile
+
+HOST = "127.0.0.1"
+_logger = logging.getLogger("seekpoint.console")
 _INSTRUCTIONS = (
     "Read the Seekpoint journal {journal}: the recorded runs of AI agents, in production perhaps. Nothing can be"
     " changed with these tools. A process is one job; its entries are numbered by seq. To find out why a process"
@@ -71,29 +78,33 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 async def serve_http(
-    server: Server[Any], listening: socket.socket, on_server: Callable[[uvicorn.Server], object] = lambda server: None
-) -> None:
+    server: Server[Any], listening: socket.socket, tokens: TokenFile,
+    on_server: Callable[[uvicorn.Server], object] = lambda server: None,
+) -> None:  # fmt: skip
     """Serve streamable HTTP at ``/mcp`` on a socket until a stop signal. Requests need no session.
 
-    Requests whose ``Host`` or ``Origin`` is not this machine are refused, so that no web page can reach the journal.
+    Requests without a token of ``tokens`` are refused, since every user of this machine can send some. So are those
+    whose ``Host`` or ``Origin`` is not this machine, so that no web page can reach the journal.
     ``on_server`` receives the server, so that another thread can stop it.
     """
-    app = server.streamable_http_app(host=_HOST, stateless_http=True, json_response=True)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, lifespan="on", ws="none",
-        timeout_graceful_shutdown=_CLOSE_TIMEOUT_S,
-    )  # fmt: skip
-    running = uvicorn.Server(config)
+    app = server.streamable_http_app(host=HOST, stateless_http=True, json_response=True)
+    running = uvicorn.Server(server_config(_TokenGuard(app, tokens)))
     on_server(running)
     await running.serve(sockets=[listening])
 
 
-def listen(port: int) -> socket.socket:
-    """Return a socket that listens on a port of this machine; 0: any free one. Raises ``InvalidSetting``."""
-    try:
-        return socket.create_server((_HOST, port))
-    except (OSError, OverflowError) as exc:
-        raise InvalidSetting(
-            f"the MCP server cannot listen there: {getattr(exc, 'strerror', None) or exc}", setting="--port",
-            found=f"{_HOST}:{port}", hint="another program may have the port: give --port",
-        ) from exc  # fmt: skip
+class _TokenGuard:
+    """Passes requests on to ``app`` that carry a token of the file, of any role: the tools only read."""
+
+    def __init__(self, app: ASGIApp, tokens: TokenFile) -> None:
+        self._app = app
+        self._tokens = tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._app
+        token = bearer_token(Headers(scope=scope).get("authorization", "")) if scope["type"] == "http" else None
+        if scope["type"] == "http" and (token is None or self._tokens.identity_of(token) is None):
+            _logger.warning("refused a request without a valid token")
+            text = "send a token: Authorization: Bearer TOKEN, made by: seekpoint console token add NAME --role viewer"
+            answer = PlainTextResponse(f"{text}\n", 401, {"www-authenticate": "Bearer"})
+        await answer(scope, receive, send)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import aclosing
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from seekpoint.console.web.auth.authentication import Visitor
     from seekpoint.console.web.parts import ConsoleParts
 
-__all__ = ["CSRF_FIELD", "CSRF_HEADER", "json_response", "operation_route", "page_route", "read_body"]
+__all__ = ["CSRF_FIELD", "CSRF_HEADER", "json_response", "operation_route", "page_route", "read_body", "sender"]
 
 CSRF_HEADER = "x-csrf-token"
 CSRF_FIELD = "csrf_token"
 _BODY_BYTES_MAX = 1_048_576
+_logger = logging.getLogger("seekpoint.console")
 
 
 def page_route(parts: ConsoleParts, page: WebPage) -> Route:
@@ -73,7 +75,7 @@ def operation_route(parts: ConsoleParts, operation: Operation) -> Route:
             visit = _visit(parts, request, visitor, operation.role)
             given: list[Any] = [_query(request, operation.query)]
             if operation.method != "GET":
-                _check_csrf(parts, visitor, request.headers.get(CSRF_HEADER, ""))
+                _check_csrf(parts, visitor, request)
             if operation.body is not None:
                 given.append(_decoded(await read_body(request), operation.body))
             return json_response(await operation.call(visit, *given))
@@ -84,25 +86,31 @@ def operation_route(parts: ConsoleParts, operation: Operation) -> Route:
     return Route(operation.path, serve, methods=[operation.method])
 
 
+def sender(request: Request) -> str:
+    """Return the address of the program that sent a request. Behind a proxy it is the proxy's."""
+    return "?" if request.client is None else request.client.host
+
+
 def json_response(value: Any, status: int = 200) -> Response:
     """Return a value as a JSON response."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-async def read_body(request: Request) -> bytes:
-    """Return the body. Raises ``BadRequest`` for one of more than 1 MiB."""
+async def read_body(request: Request, bytes_max: int = _BODY_BYTES_MAX) -> bytes:
+    """Return the body. Raises ``BadRequest`` for a larger one."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _BODY_BYTES_MAX:
-            raise BadRequest(413, "TooLarge", "the body has more than 1 MiB")
+        if len(body) > bytes_max:
+            raise BadRequest(413, "TooLarge", f"the body has more than {bytes_max:,} bytes")
     return bytes(body)
 
 
 def _visit(parts: ConsoleParts, request: Request, visitor: Visitor, role: Role) -> Visit:
     identity = visitor.identity
     if identity is None:
-        raise BadRequest(401, "SignInNeeded", "nobody is signed in", "send a token: Authorization: Bearer TOKEN")
+        advice = "send a token: Authorization: Bearer TOKEN"
+        raise _refusal(request, BadRequest(401, "SignInNeeded", "nobody is signed in", advice))
     if identity.role < role:
         advice = (
             f"ask for the role {role.title}"
@@ -110,15 +118,24 @@ def _visit(parts: ConsoleParts, request: Request, visitor: Visitor, role: Role) 
             else "start the console with --allow-changes"
         )
         message = f"this needs the role {role.title}; {identity.name} is {identity.role.title}"
-        raise BadRequest(403, "RoleNeeded", message, advice)
+        raise _refusal(request, BadRequest(403, "RoleNeeded", message, advice))
     return Visit(parts, request, identity, visitor.session)
 
 
-def _check_csrf(parts: ConsoleParts, visitor: Visitor, presented: str) -> None:
+def _refusal(request: Request, refusal: BadRequest) -> BadRequest:
+    """Return a refusal to raise. Log it for a change and for a wrong token; pages of old sessions ask all the time."""
+    if request.method != "GET" or "authorization" in request.headers:
+        path, code, message = request.url.path, refusal.answer.code, refusal.answer.message
+        _logger.warning("refused %s %s from %s: %s: %s", request.method, path, sender(request), code, message)
+    return refusal
+
+
+def _check_csrf(parts: ConsoleParts, visitor: Visitor, request: Request) -> None:
     if visitor.session is None:
         return  # a bearer token: no browser sends it by itself
-    if not parts.authentication.signer.is_csrf_token(visitor.session, presented):
-        raise BadRequest(403, "CsrfTokenNeeded", "the request has no valid CSRF token", "reload the page")
+    if not parts.authentication.signer.is_csrf_token(visitor.session, request.headers.get(CSRF_HEADER, "")):
+        message = "the request has no valid CSRF token"
+        raise _refusal(request, BadRequest(403, "CsrfTokenNeeded", message, "reload the page"))
 
 
 def _query(request: Request, kind: type[Any], *, is_form: bool = False) -> Any:

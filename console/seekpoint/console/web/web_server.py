@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvicorn
 
+from seekpoint.console.services.http_serving import listen, server_config
 from seekpoint.console.web.app import make_app, make_parts
 from seekpoint.console.web.routes import OPERATIONS
-from seekpoint.schemas.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.console_options import ConsoleOptions
     from seekpoint.console.web.parts import ConsoleParts
     from seekpoint.console.web.route_declarations import Operation
-
-_CLOSE_TIMEOUT_S = 5
 
 
 class _ConsoleServer(uvicorn.Server):
@@ -47,17 +45,14 @@ def run_console(
 
     ``on_server`` receives the server, so that another thread can stop it. ``operations`` are the calls of its API.
     """
-    listening = _listen(options)
+    options.check()
+    listening = listen(options.host, options.port, "the console")
     address = listening.getsockname()
     options = msgspec.structs.replace(options, port=address[1])
 
     async def serve() -> None:
         parts = make_parts(target, options, local_user)
-        config = uvicorn.Config(
-            make_app(parts, options, operations), log_level="warning", access_log=False, server_header=False,
-            lifespan="on", timeout_graceful_shutdown=_CLOSE_TIMEOUT_S, ws="none",
-        )  # fmt: skip
-        server = _ConsoleServer(config, parts)
+        server = _ConsoleServer(server_config(make_app(parts, options, operations)), parts)
         on_server(server)
         on_ready(f"{options.address}/")
         await server.serve(sockets=[listening])
@@ -66,20 +61,3 @@ def run_console(
         asyncio.run(serve())
     finally:
         listening.close()
-
-
-def _listen(options: ConsoleOptions) -> socket.socket:
-    options.check()
-    try:
-        listening = socket.create_server(
-            (options.host, options.port), family=socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        )
-    except (OSError, OverflowError) as exc:
-        raise InvalidSetting(
-            f"the console cannot listen there: {getattr(exc, 'strerror', None) or exc}", setting="--port",
-            found=f"{options.host}:{options.port}", hint="another program may have the port: give --port",
-        ) from exc  # fmt: skip
-    # Connections inherit it. asyncio sets it only where a socket names its protocol, and then each answer but a
-    # connection's first would wait 40 ms for an acknowledgement of its head.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening

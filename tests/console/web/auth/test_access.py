@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from consoles import Served, serving
+from identity_providers import sign_in_at_provider
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.web.acting.actions import ActionRequest
 from seekpoint.console.web.auth.sessions import BrowserSession, SessionSigner, new_session
@@ -253,6 +255,96 @@ def test_a_browser_signs_in_and_out(guarded: Served, tokens: dict[str, str]) -> 
         assert client.get("/api/me").status_code == 200
         client.post("/sign-out", data={"csrf_token": csrf_of(client)})
         assert client.get("/api/me").status_code == 401
+
+
+def test_a_session_that_was_signed_out_is_ended_here(
+    target: CommandTarget, tokens: dict[str, str], tmp_path: Path
+) -> None:
+    """A copy of its cookie is worth nothing, also after a restart; another session of the same person goes on."""
+    options = ConsoleOptions(port=0, tokens=tmp_path / "tokens.json")
+    with serving(target, options) as first, first.client() as client, first.client() as other:
+        signed_in(client, tokens["viewer"])
+        signed_in(other, tokens["viewer"])
+        [copied] = client.cookies.jar
+        client.post("/sign-out", data={"csrf_token": csrf_of(client)})
+        client.cookies.set(copied.name, copied.value or "")
+        assert client.get("/api/me").status_code == 401
+        assert other.get("/api/me").status_code == 200
+    with serving(target, options) as second, second.client() as client:
+        port = second.url.rpartition(":")[2]
+        assert client.get("/api/me", headers={"Cookie": f"seekpoint_{port}={copied.value}"}).status_code == 401
+
+
+def test_a_session_of_a_provider_that_was_signed_out_is_ended_here(oidc_console: Served) -> None:
+    """Without a file of tokens the console itself keeps it."""
+    with oidc_console.client() as client:
+        sign_in_at_provider(client)
+        cookie = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
+        client.post("/sign-out", data={"csrf_token": csrf_of(client)})
+    with oidc_console.client() as client:
+        assert client.get("/api/me", headers={"Cookie": cookie}).status_code == 401
+
+
+def test_the_file_keeps_the_ended_sessions_that_last_longest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those whose time is over are forgotten, so that it does not grow."""
+    monkeypatch.setattr("seekpoint.console.web.auth.tokens._ENDED_MAX", 2)
+    file = TokenFile(tmp_path / "tokens.json")
+    file.add("ann", Role.VIEWER, "2026-11-25")
+    for session, expires_at in (("a", 50), ("b", 300), ("c", 200), ("d", 400)):
+        file.end_session(session, expires_at, 100.0)
+    assert [session for session in "abcd" if file.is_ended(session)] == ["b", "d"]
+    file.end_session("e", 500, 350.0)
+    assert [session for session in "bde" if file.is_ended(session)] == ["d", "e"]
+
+
+def test_programs_that_change_the_tokens_at_once_lose_none(tmp_path: Path) -> None:
+    """Each change waits for the one before."""
+    names = [f"robot-{number}" for number in range(12)]
+
+    def add(name: str) -> None:
+        TokenFile(tmp_path / "tokens.json").add(name, Role.VIEWER, "2026-11-25")
+
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(add, names))
+    assert sorted(token.name for token in TokenFile(tmp_path / "tokens.json").tokens()) == sorted(names)
+
+
+def test_a_form_of_signing_in_is_small(guarded: Served) -> None:
+    """Anybody may send it."""
+    with guarded.client() as client:
+        for path in ("/sign-in", "/sign-out"):
+            assert client.post(path, data={"token": "x" * 20_000}).status_code == 413
+
+
+def test_failed_sign_ins_and_refused_changes_are_logged(
+    guarded: Served, tokens: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the place where they come from, and without a token."""
+    with guarded.client() as client:
+        for act, line in (
+            (lambda: signed_in(client, "spc_wrong"), "refused a sign-in from 127.0.0.1: nobody has this token"),
+            (lambda: client.get("/api/me", headers=bearer("spc_wrong")), "refused GET /api/me from 127.0.0.1"),
+            (
+                lambda: client.post("/api/test", json={"text": "x"}, headers=bearer(tokens["viewer"])),
+                "refused POST /api/test from 127.0.0.1: RoleNeeded: this needs the role operator; viewer is viewer",
+            ),
+            (
+                lambda: [signed_in(client, tokens["operator"]), client.post("/api/test", json={"text": "x"})],
+                "refused POST /api/test from 127.0.0.1: CsrfTokenNeeded",
+            ),
+            (
+                lambda: client.post("/api/test", headers={"Origin": "http://evil.example"}),
+                "refused a change from 127.0.0.1: this request came from a page of another site",
+            ),
+        ):  # fmt: skip
+            caplog.clear()
+            act()
+            assert line in caplog.text
+            assert "spc_" not in caplog.text
+        caplog.clear()
+        client.cookies.clear()
+        client.get("/api/me")
+        assert caplog.text == ""
 
 
 def test_a_removed_token_ends_its_sessions(guarded: Served, tokens: dict[str, str], tmp_path: Path) -> None:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from seekpoint.console.web.auth.tokens import TokenFile
     from seekpoint.consumers.staging import MaskRules
 
 from seekpoint.console.render.output import announce, emit, emit_json, emit_json_list, say
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.options import AsJson, PriceFile, Wide
-from seekpoint.console.services.arguments.target import CommandTarget, home
+from seekpoint.console.services.arguments.target import CommandTarget
 
 _Tokens = Annotated[
     Path | None, typer.Option("--tokens", metavar="FILE", help="The file of tokens. Default: console-tokens.json in "
@@ -63,7 +62,9 @@ def console(
 
     Without --tokens and --oidc it listens on this machine only, and changes nothing unless --allow-changes is given.
     """
-    _require_extra()
+    from seekpoint.schemas.config.extras import require_extra
+
+    require_extra("console", "the web console", "starlette", "jinja2", "uvicorn", "joserfc")
     from seekpoint.console.services.arguments.chosen_agents import chosen_agents
     from seekpoint.console.services.arguments.price_file import prices_in
     from seekpoint.console.services.calls.send_and_confirm import user_name
@@ -94,14 +95,14 @@ def add_token(
     json: AsJson = False,
 ) -> None:
     """Make a token for somebody and print it once. The file has only its hash."""
-    _require_extra()
+    from seekpoint.console.web.auth.tokens import token_file
     from seekpoint.console.web.auth.user_identity import role_named
     from seekpoint.schemas.values.clock import iso_time, now_us
 
     found = role_named(role)
     if found is None:
         raise typer.BadParameter("viewer, operator or admin", param_hint="--role")
-    file = _file(tokens)
+    file = token_file(tokens)
     token = file.add(name, found, iso_time(now_us()))
     if json:
         emit_json({"name": name, "role": role, "token": token, "file": str(file.path)})
@@ -112,8 +113,9 @@ def add_token(
 
 def list_tokens(tokens: _Tokens = None, wide: Wide = False, json: AsJson = False) -> None:
     """List who has a token, with which role."""
-    _require_extra()
-    found = _file(tokens).tokens()
+    from seekpoint.console.web.auth.tokens import token_file
+
+    found = token_file(tokens).tokens()
     if json:
         emit_json_list({}, "tokens", ({"name": o.name, "role": o.role, "created": o.created} for o in found))
     elif not emit_table(
@@ -126,8 +128,9 @@ def list_tokens(tokens: _Tokens = None, wide: Wide = False, json: AsJson = False
 
 def remove_token(name: _TokenName, tokens: _Tokens = None, json: AsJson = False) -> None:
     """Remove a token. Who uses it is signed out at once."""
-    _require_extra()
-    file = _file(tokens)
+    from seekpoint.console.web.auth.tokens import token_file
+
+    file = token_file(tokens)
     file.remove(name)
     if json:
         emit_json({"name": name, "file": str(file.path)})
@@ -139,15 +142,3 @@ def _mask_rules(path: Path) -> MaskRules:
     from seekpoint.consumers.staging import MaskRules
 
     return MaskRules.load(path)
-
-
-def _file(tokens: Path | None) -> TokenFile:
-    from seekpoint.console.web.auth.tokens import TokenFile
-
-    return TokenFile(tokens or home() / "console-tokens.json")
-
-
-def _require_extra() -> None:
-    from seekpoint.schemas.config.extras import require_extra
-
-    require_extra("console", "the web console", "starlette", "jinja2", "uvicorn", "joserfc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,12 +28,15 @@ def mcp(
             help="Serve HTTP of this machine, on this port; 0: any free one.",
         ),
     ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option("--tokens", metavar="FILE", help="With --port: the file of tokens, as the console's.")
+    ] = None,
     result_bytes: Annotated[
         int, typer.Option("--result-bytes", metavar="N", min=4_000, help="The most bytes of a result.")
     ] = 40_000,
     json: AsJson = False,
 ) -> None:
-    """Serve read-only tools to a coding agent: over standard input and output, or over HTTP with --port.
+    """Serve read-only tools to a coding agent: over standard input and output, or over HTTP with --port and a token.
 
     The agent lists processes, their states, calls and entries, compares them, and checks code against recorded runs.
     """
@@ -44,7 +48,9 @@ def mcp(
     from importlib.metadata import version
 
     from seekpoint.console.mcp.answerer import Answerer
-    from seekpoint.console.mcp.mcp_server import listen, make_server, serve_http, serve_stdio
+    from seekpoint.console.mcp.mcp_server import HOST, make_server, serve_http, serve_stdio
+    from seekpoint.console.services.http_serving import listen
+    from seekpoint.console.web.auth.tokens import token_file
 
     _connect(target)
     journal = target.settings.journal
@@ -54,10 +60,12 @@ def mcp(
         say(f"journal {journal}: waits for an MCP client on standard input; docs/guides/mcp.md says how to register it")
         asyncio.run(serve_stdio(server))
     else:
-        with listen(port) as listening:
-            address = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        allowed = token_file(tokens)
+        allowed.tokens()  # a missing or damaged file is an error now, not at the first request
+        with listen(HOST, port, "the MCP server") as listening:
+            address = f"http://{HOST}:{listening.getsockname()[1]}/mcp"
             announce("ready", f"journal {journal} at {address}; Ctrl-C stops it", journal=journal, address=address)
-            asyncio.run(serve_http(server, listening))
+            asyncio.run(serve_http(server, listening, allowed))
     if answerer.is_reading:
         from seekpoint.console.services.daemons.termination import exit_now
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from typing import TYPE_CHECKING
 
 from seekpoint.console.web.auth.sessions import BrowserSession, SessionSigner, new_session
+from seekpoint.console.web.auth.tokens import bearer_token
 from seekpoint.console.web.auth.user_identity import UserIdentity, role_named
+from seekpoint.schemas.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
     from seekpoint.console.web.auth.tokens import TokenFile
+
+_logger = logging.getLogger("seekpoint.console")
 
 
 class Visitor:
@@ -46,6 +51,7 @@ class Authentication:
         self._cookie_name = cookie_name
         self._is_secure = is_secure
         self._own_key = secrets.token_bytes(32)
+        self._ended: dict[str, int] = {}
 
     @property
     def has_sign_in(self) -> bool:
@@ -59,11 +65,13 @@ class Authentication:
 
     def visitor(self, request: Request) -> Visitor:
         """Return who sent ``request``. Its identity is None for a wrong token and for an ended session."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return Visitor(None if self.tokens is None else self.tokens.identity_of(token.strip()), None)
+        token = bearer_token(request.headers.get("authorization", ""))
+        if token is not None:
+            return Visitor(None if self.tokens is None else self.tokens.identity_of(token), None)
         now = time.time()
-        session = self.signer.session(request.cookies.get(self._cookie_name, ""), now) or new_session(now)
+        session = self.signer.session(request.cookies.get(self._cookie_name, ""), now)
+        if session is None or self._is_ended(session.id):
+            session = new_session(now)
         return Visitor(self._everybody or self._signed_in(session), session)
 
     def sign_in(self, token: str) -> BrowserSession | None:
@@ -85,6 +93,25 @@ class Authentication:
             self._cookie_name, self.signer.cookie(session), httponly=True, samesite="lax", secure=self._is_secure,
             path="/", max_age=max(0, session.expires_at - int(time.time())),
         )  # fmt: skip
+
+    def end(self, session: BrowserSession) -> None:
+        """End a session here, so that a copy of its cookie is worth nothing. Blocks.
+
+        With tokens their file keeps it, for restarts and other consoles. Where it cannot be written, only this console
+        does.
+        """
+        now = time.time()
+        if self.tokens is not None:
+            try:
+                self.tokens.end_session(session.id, session.expires_at, now)
+                return
+            except InvalidSetting as error:
+                _logger.warning("a restart brings back the session that %s ended: %s", session.name, error.message)
+        lasting = {session_id: end for session_id, end in self._ended.items() if end > now}
+        self._ended = lasting | {session.id: session.expires_at}
+
+    def _is_ended(self, session_id: str) -> bool:
+        return session_id in self._ended or (self.tokens is not None and self.tokens.is_ended(session_id))
 
     def forget(self, response: Response) -> None:
         """Remove the cookie."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+_logger = logging.getLogger("seekpoint.console")
 _OWN_SITES = ("same-origin", "none")
 
 
@@ -53,6 +55,8 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(scope)
+        if refusal is not None and scope["method"] not in ("GET", "HEAD"):
+            _logger.warning("refused a change from %s: %s", (scope.get("client") or "?")[0], refusal[1])
         answer = self._app if refusal is None else PlainTextResponse(refusal[1] + "\n", refusal[0])
         await answer(scope, receive, send_guarded)
 

@@ -5,18 +5,25 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
 
+from seekpoint.console.services.arguments.target import home
 from seekpoint.console.web.auth.user_identity import Role, UserIdentity
-from seekpoint.schemas.config.private_files import open_private, write_private
+from seekpoint.schemas.config.private_files import open_private, take_lock, write_private
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 _PREFIX = "spc_"
 _NAME_CHARS_MAX = 80
+_LOCK_TIMEOUT_S = 10.0
+_ENDED_MAX = 10_000
 
 
 class StoredToken(FrozenStruct, frozen=True, kw_only=True):
@@ -38,10 +45,15 @@ class StoredToken(FrozenStruct, frozen=True, kw_only=True):
 class _Content(FrozenStruct, frozen=True, kw_only=True):
     session_key: str
     tokens: tuple[StoredToken, ...] = ()
+    ended: dict[str, int] = msgspec.field(default_factory=dict)
+    """Sessions that were signed out, with the time at which they would have ended by themselves."""
 
 
 class TokenFile:
-    """Reads and writes a file of tokens. A change of the file counts at once, without a restart."""
+    """Reads and writes a file of tokens. A change of the file counts at once, without a restart.
+
+    A change is made under a lock, so that of two programs none undoes what the other one did.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,23 +63,41 @@ class TokenFile:
         """Add a token and return it. It cannot be shown again. Raises ``InvalidName`` for a name that is taken."""
         if not name.isprintable() or not name.strip() or len(name) > _NAME_CHARS_MAX:
             raise InvalidName(f"a token's name has 1 to {_NAME_CHARS_MAX} printable characters", found=repr(name[:100]))
-        content = self._content() if self.path.exists() else _Content(session_key=secrets.token_hex(32))
-        if any(one.name == name for one in content.tokens):
-            raise InvalidName(
-                "a token has this name already", found=name, hint="remove it first: seekpoint console token remove NAME"
-            )
         token = _PREFIX + secrets.token_urlsafe(32)
         stored = StoredToken(name=name, role=role.title, hash=_hash(token), created=created)
-        self._write(msgspec.structs.replace(content, tokens=(*content.tokens, stored)))
+        with self._locked():
+            content = self._content() if self.path.exists() else _Content(session_key=secrets.token_hex(32))
+            if any(one.name == name for one in content.tokens):
+                raise InvalidName(
+                    "a token has this name already", found=name,
+                    hint="remove it first: seekpoint console token remove NAME",
+                )  # fmt: skip
+            self._write(msgspec.structs.replace(content, tokens=(*content.tokens, stored)))
         return token
 
     def remove(self, name: str) -> None:
         """Remove a token; sessions that began with it end. Raises ``InvalidName`` if there is none with this name."""
-        content = self._content()
-        kept = tuple(one for one in content.tokens if one.name != name)
-        if len(kept) == len(content.tokens):
-            raise InvalidName("no token has this name", found=name, hint="seekpoint console token ls lists them")
-        self._write(msgspec.structs.replace(content, tokens=kept))
+        with self._locked():
+            content = self._content()
+            kept = tuple(token for token in content.tokens if token.name != name)
+            if len(kept) == len(content.tokens):
+                raise InvalidName("no token has this name", found=name, hint="seekpoint console token ls lists them")
+            self._write(msgspec.structs.replace(content, tokens=kept))
+
+    def end_session(self, session_id: str, expires_at: int, now: float) -> None:
+        """Remember that a session was signed out, until it would have ended by itself.
+
+        Of more than 10,000 sessions the file keeps those that would have lasted longest.
+        """
+        with self._locked():
+            content = self._content()
+            lasting = {known: end for known, end in content.ended.items() if end > now} | {session_id: expires_at}
+            longest = sorted(lasting.items(), key=itemgetter(1))[-_ENDED_MAX:]
+            self._write(msgspec.structs.replace(content, ended=dict(longest)))
+
+    def is_ended(self, session_id: str) -> bool:
+        """Return whether a session was signed out."""
+        return session_id in self._content().ended
 
     def tokens(self) -> tuple[StoredToken, ...]:
         """Return all tokens. Raises ``InvalidSetting`` if the file is missing or damaged."""
@@ -106,14 +136,46 @@ class TokenFile:
             raise InvalidSetting("the file of tokens cannot be read", setting=str(self.path), found=str(exc)) from exc
         return self._read[1]
 
-    def _write(self, content: _Content) -> None:
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        deadline = time.monotonic() + _LOCK_TIMEOUT_S
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = open_private(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT)
+        except OSError as exc:
+            raise self._not_written(exc) from exc
+        try:
+            while not take_lock(lock):
+                if time.monotonic() > deadline:
+                    raise self._not_written("another program has locked it")
+                time.sleep(0.01)
+            yield
+        finally:
+            os.close(lock)
+
+    def _write(self, content: _Content) -> None:
+        try:
             write_private(self.path, msgspec.json.format(msgspec.json.encode(content), indent=1), sync=True)
         except OSError as exc:
-            raise InvalidSetting(
-                "the file of tokens cannot be written", setting=str(self.path), found=str(exc)
-            ) from exc
+            raise self._not_written(exc) from exc
+
+    def _not_written(self, reason: OSError | str) -> InvalidSetting:
+        return InvalidSetting("the file of tokens cannot be written", setting=str(self.path), found=str(reason))
+
+
+def token_file(path: Path | None) -> TokenFile:
+    """Return the file of tokens at ``path``; None: at its usual place."""
+    return TokenFile(path or home() / "console-tokens.json")
+
+
+def bearer_token(authorization: str) -> str | None:
+    """Return the token of a header ``Authorization``; None if it has another scheme.
+
+    >>> bearer_token("bearer spc_a"), bearer_token("Basic YTpi"), bearer_token("")
+    ('spc_a', None, None)
+    """
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def _identity(stored: StoredToken) -> UserIdentity:

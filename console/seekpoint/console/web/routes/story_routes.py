@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from seekpoint.console.render.entry_lines import entry_facts, entry_row
 from seekpoint.console.web.formats import moment
 from seekpoint.console.web.json_texts import json_lines, shortened
-from seekpoint.console.web.markdown_text import markdown_html
+from seekpoint.console.web.markdown_text import MarkdownPage
 from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
 from seekpoint.console.web.routes.call_routes import CallSummary, call_summary
 from seekpoint.console.web.routes.process_routes import ProcessIdQuery, read_history, tab_page
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "PAGES"]
 
 _TEXT_MAX = 20_000
-_LINES_MAX = 200
+_LINES_MAX, _PAGE_LINES_MAX = 200, 2_000
 
 
 class StoryQuery(ProcessIdQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,21 +122,27 @@ async def show_story(visit: Visit, query: StoryQuery) -> Response:
     """Show a page of the story. Messages are shown as Markdown."""
     query = replace(query, partial=True)
     found = await list_story(visit, query)
-    shown = [(part, _html(part), _lines(part.value)) for part in found.parts]
+    shown = await visit.parts.in_thread(_shown, found.parts)
     history = visit.parts.histories.of(query.id)
     return await tab_page(
         visit, "process/story.html", query.id, history=history, query=query, found=found, shown=shown
     )  # fmt: skip
 
 
-def _html(part: StoryPart) -> str:
-    return markdown_html(part.text) if part.kind == "message" and part.text else ""
+def _shown(parts: list[StoryPart]) -> list[tuple[StoryPart, str, list[str]]]:
+    page, lines_left = MarkdownPage(), _PAGE_LINES_MAX
+    shown = []
+    for part in parts:
+        lines = _lines(part.value, max(0, min(_LINES_MAX, lines_left)))
+        lines_left -= len(lines)
+        shown.append((part, page.html(part.text) if part.kind == "message" and part.text else "", lines))
+    return shown
 
 
-def _lines(value: Any) -> list[str]:
+def _lines(value: Any, lines_max: int) -> list[str]:
     lines = json_lines(value)
-    if len(lines) > _LINES_MAX:
-        lines = [*lines[:_LINES_MAX], f"… {len(lines) - _LINES_MAX:,} more lines: see Entries"]
+    if len(lines) > lines_max:
+        lines = [*lines[:lines_max], f"… {len(lines) - lines_max:,} more lines: see Entries"]
     return [shortened(line, 1_000) for line in lines]
 
 
