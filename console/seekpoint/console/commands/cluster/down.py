@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from seekpoint.console.render.output import emit_json, say
-from seekpoint.console.services.arguments.target import home
-
-if TYPE_CHECKING:
-    pass
 from seekpoint.console.services.arguments.options import AsJson, Directory
+from seekpoint.console.services.arguments.target import home
 
 
 def down(directory: Directory = None, json: AsJson = False) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from seekpoint.console.render.output import emit, emit_json, say
-from seekpoint.console.services.arguments.target import CommandTarget
-
-if TYPE_CHECKING:
-    pass
 from seekpoint.console.services.arguments.options import AsJson, ProcessId
+from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.histories.process_scan import entries_of
 
 
