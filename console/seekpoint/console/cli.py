@@ -16,11 +16,9 @@ from seekpoint import __version__
 from seekpoint.console.command import CommandBody, UsageError, add_command, add_group
 from seekpoint.console.commands.cluster import demo, down, status, up
 from seekpoint.console.commands.control import (
-    approve,
     budget,
     cancel,
     delete,
-    deny,
     effects,
     gates,
     redrive,
@@ -105,8 +103,8 @@ _COMMANDS: dict[str, CommandBody | _Group] = {
     ),
     "gates": ("Show the gates that processes wait for.", {"ls": gates.ls}),
     "signal": signal.signal,
-    "approve": approve.approve,
-    "deny": deny.deny,
+    "approve": gates.approve,
+    "deny": gates.deny,
     "cancel": cancel.cancel,
     "delete": delete.delete,
     "shared": (

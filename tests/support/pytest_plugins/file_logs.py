@@ -20,8 +20,7 @@ import pytest
 from seekpoint.consumers.sqlite.sqlite_appender import SqliteAppender
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
-from seekpoint.consumers.sqlite.sqlite_marks import marks_of
-from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
+from seekpoint.consumers.sqlite.sqlite_records import insert_records, marks_of, place_of
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable

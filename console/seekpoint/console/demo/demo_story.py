@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TextIO
 
+import orjson
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -16,13 +17,15 @@ from rich.text import Text
 
 from seekpoint.compose.setup_phases import SetupPhase
 from seekpoint.console.demo.aftermath import LONG_PROCESS, Aftermath, Flush
-from seekpoint.console.demo.excerpt import excerpt
 from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.console.demo.outcome import DemoOutcome, Kill, TakeOver
 from seekpoint.console.demo.outside_ledger import Note, Opened
 from seekpoint.console.demo.transcripts import Transcript
 from seekpoint.console.render.output import clean
+from seekpoint.schemas import bodies as b
 
+_BEFORE, _AFTER = 4, 6
+_TEXT_MAX = 60
 _ROWS_MAX = 12
 _FETCHED_EVERY_S = 4.0
 _PIPE_COLUMNS = 118
@@ -231,3 +234,38 @@ def _command() -> str:
     if path.name != "seekpoint" or not path.is_absolute():
         return "seekpoint"
     return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+
+
+def excerpt(case: str, log: Sequence[Placed]) -> list[tuple[object, ...]]:
+    """Return offset, node, epoch, seq, kind and summary of the entries around the case's last claim."""
+    rows: list[tuple[object, ...]] = []
+    node, epoch, last = "", 0, 0
+    for _, offset, entry in log:
+        if entry.process_id != case:
+            continue
+        if isinstance(entry.body, b.Claim) and entry.body.expected_epoch == epoch:
+            node, epoch, last = entry.body.node_id, epoch + 1, len(rows)
+        seq = "-" if entry.seq is None else entry.seq
+        rows.append((offset, entry.actor or node, epoch, seq, entry.kind, _summary(entry.body)))
+    return rows[max(0, last - _BEFORE) : last + _AFTER]
+
+
+def _summary(body: b.Body) -> str:
+    if isinstance(body, b.MessageSaid):
+        text = f"{body.role}: {body.content if body.tool_calls is None else _calls(body.tool_calls)}"
+    elif isinstance(body, b.ContextUpdated):
+        text = f"{body.key} = {body.value}"
+    elif isinstance(body, b.ContextUpdatedMany):
+        text = ", ".join(f"{key} = {value}" for key, value in body.values.items())
+    elif isinstance(body, b.DecisionStarted | b.DecisionMade):
+        text = body.key
+    elif isinstance(body, b.Claim):
+        text = f"{body.node_id} claims the process"
+    else:
+        text = ""
+    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"
+
+
+def _calls(text: str) -> str:
+    functions = [call.get("function", {}) for call in orjson.loads(text)]
+    return ", ".join(f"{each.get('name')}({each.get('arguments')})" for each in functions)

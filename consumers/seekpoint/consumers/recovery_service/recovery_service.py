@@ -13,6 +13,7 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -24,7 +25,6 @@ from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.consumers.recovery_service.answering import PublishState, RequestAnswerer, is_now
 from seekpoint.consumers.recovery_service.exchange import KafkaExchange
 from seekpoint.consumers.recovery_service.open_requests import RequestAudit
-from seekpoint.consumers.recovery_service.service_figures import ServiceFigures
 from seekpoint.consumers.recovery_service.stored_states import StoredStates
 from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.config.settings import Settings
@@ -41,6 +41,29 @@ from seekpoint.schemas.values.clock import now_us
 
 if TYPE_CHECKING:
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+
+
+@dataclass(slots=True)
+class ServiceFigures:
+    """Counters of a worker since its start."""
+
+    answered: int = 0
+    """Requests answered with a state."""
+    failed: int = 0
+    """Requests answered with an error."""
+    expired: int = 0
+    """Requests read after their deadline."""
+    undecodable: int = 0
+    """Records that are no requests."""
+    checkpoints: int = 0
+    checkpoint_failures: int = 0
+    answer_seconds: float = 0.0
+    """The sum of the times from reading a request to its acknowledged answer."""
+    open_requests: int = 0
+    """Open requests of the whole group, counted by its leader; 0 elsewhere."""
+    unanswered: int = 0
+    """Requests whose deadline passed without an answer, counted by the leader."""
+
 
 RequestCheckpoint = Callable[[str], Awaitable[None]]
 """Requests a checkpoint of a process and waits for it, so that the next recovery of the process is short."""

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
-from seekpoint.consumers.sqlite.sqlite_marks import marks_of
-from seekpoint.consumers.sqlite.sqlite_records import insert_records, place_of
+from seekpoint.consumers.sqlite.sqlite_records import insert_records, marks_of, place_of
 from seekpoint.schemas.errors import JournalFull, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord, Record
 

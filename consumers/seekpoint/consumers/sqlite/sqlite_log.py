@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from seekpoint.consumers.sqlite.sqlite_appender import SqliteAppender
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
-from seekpoint.consumers.sqlite.sqlite_marks import marks_of
-from seekpoint.consumers.sqlite.sqlite_records import COLUMNS, Row, place_of, record_of
+from seekpoint.consumers.sqlite.sqlite_records import COLUMNS, Row, marks_of, place_of, record_of
 from seekpoint.consumers.sqlite.sqlite_tail import SqliteTail
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.config.settings import Settings

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from seekpoint.schemas.errors import LogDamaged
-from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.log_ports import Record, Watermarks
 
 OFFSET_BITS = 40
 COLUMNS = "place, timestamp_ms, key, value, checksum"
@@ -50,3 +50,15 @@ def record_of(partition: int, row: Row) -> Record:
 
 def _checksum(place: int, key: bytes | None, value: bytes | None) -> int:
     return crc32(value or b"", crc32(key or b"", (place ^ (place >> 32)) & 0xFFFFFFFF))
+
+
+def marks_of(connection: sqlite3.Connection, topic: str, partition: int) -> Watermarks:
+    """Return the first and the next offset of a partition."""
+    first, end = place_of(partition, 0), place_of(partition + 1, 0)
+    low, newest = connection.execute(
+        f"SELECT (SELECT low FROM trimmed WHERE topic = ? AND partition = ?),"
+        f" (SELECT place FROM {topic} WHERE place >= ? AND place < ? ORDER BY place DESC LIMIT 1)",
+        (topic, partition, first, end),
+    ).fetchone()
+    low = low or 0
+    return Watermarks(low, low if newest is None else newest - first + 1)

@@ -10,8 +10,7 @@ import sqlite3
 import time
 
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
-from seekpoint.consumers.sqlite.sqlite_marks import marks_of
-from seekpoint.consumers.sqlite.sqlite_records import COLUMNS, OFFSET_BITS, Row, place_of, record_of
+from seekpoint.consumers.sqlite.sqlite_records import COLUMNS, OFFSET_BITS, Row, marks_of, place_of, record_of
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch

@@ -1,11 +1,11 @@
-"""Name a moment of a process's past: by a seq, a time, a call or a turn. Pure.
+"""Name a moment of a process's past: by a seq, a time, a call or a turn; read ``case-17@42``. Pure.
 
 ``HistoryPoint.before("charge:1")``  ── entries of the process ──>  the seq of the last entry before the call began
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -124,3 +124,19 @@ def _ends(body: b.Body, key: object) -> bool:
     if isinstance(body, _ENDS):
         return body.key == key and getattr(body, "outcome", None) != "retry"
     return getattr(body, "call", None) == key
+
+
+async def named_moment(name: str, is_known: Callable[[str], Awaitable[bool]]) -> tuple[str, int | None]:
+    """Return process id and seq; None as of now. A process whose own id looks like that has precedence."""
+    found = moment_in(name)
+    return (name, None) if found is None or await is_known(name) else found
+
+
+def moment_in(name: str) -> tuple[str, int] | None:
+    """Return the process id and the seq of ``PROCESS_ID@SEQ``; None for a name of another form.
+
+    >>> moment_in("case-17@42"), moment_in("case-17"), moment_in("@42")
+    (('case-17', 42), None, None)
+    """
+    process_id, _, seq = name.rpartition("@")
+    return (process_id, int(seq)) if process_id and seq.isascii() and seq.isdigit() else None

@@ -280,7 +280,7 @@ class HistoryCalls:
         Raises ``UnknownProcess``, ``Refused`` for a seq that is not there, and ``JournalGap``.
         """
         from seekpoint.producers.history.comparing import compare
-        from seekpoint.producers.history.process_moments import named_moment
+        from seekpoint.producers.history.history_points import named_moment
 
         (one_id, one_seq), (other_id, other_seq) = [await named_moment(name, self._is_known) for name in (left, right)]
         one = [logged async for logged in self._runtime.recovery.entries(one_id)]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, OpenRequest
-from seekpoint.producers.shared_writing.replica import Replica
-from seekpoint.producers.tail.followed_values import recover_followed
+from seekpoint.producers.tail.followed_values import FollowedValue, recover_followed
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.pending import Cause, HandleStatus
@@ -25,8 +25,41 @@ from seekpoint.schemas.errors import (
     Refused,
     SeekpointError,
 )
+from seekpoint.schemas.folding.fold import Verdict, advance
+from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import Draft, State
+
+
+class Replica(FollowedValue):
+    """A followed process that another node has claimed. It knows whether that claim was used: its owner has written."""
+
+    def __init__(self, process_id: str, reader: LogReader, unused_since_seq: int | None = None) -> None:
+        super().__init__(process_id, reader)
+        self._claim_seq = unused_since_seq
+        """The process's seq at the newest claim; None if it is not known."""
+        self.claimed_at = asyncio.get_running_loop().time()
+        """When this node learned of that claim."""
+        self.changed = asyncio.Event()
+        """Set at each record of the process."""
+
+    @property
+    def is_claim_unused(self) -> bool:
+        """Whether a node has claimed the process, and has not written yet, as far as this node knows."""
+        draft = self.peek()
+        return draft is not None and draft.owner is not None and draft.seq == self._claim_seq
+
+    def is_owned_by(self, boot_id: str) -> bool:
+        """Whether a claim of the node's boot ``boot_id`` is the newest one."""
+        draft = self.peek()
+        return draft is not None and draft.owner_boot == boot_id
+
+    def _fold(self, draft: Draft, record: Record) -> None:
+        for _, entry in entries_of([record], self._reader):
+            if advance(draft, record.offset, entry, self._reader.limits) is Verdict.CLAIM_WON:
+                self._claim_seq, self.claimed_at = draft.seq, asyncio.get_running_loop().time()
+        self.changed.set()
+
 
 _TURN_MIN_S, _TURN_MAX_S, _TURN_CLAIMS = 0.02, 1.0, 4
 """How long another node may take to write after its claim, before this node claims too: so many of this node's own

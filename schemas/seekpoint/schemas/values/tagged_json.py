@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from enum import Enum
 from math import isfinite
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord, UnserializableValue
 from seekpoint.schemas.values.attachment_ref import Ref, read_ref, ref_items
 from seekpoint.schemas.values.dates_and_decimals import READERS, WRITERS, Unwritable
-from seekpoint.schemas.values.journaling_advice import advice
 
 __all__ = ["DEPTH_MAX", "from_tagged", "to_tagged"]
 
@@ -25,6 +25,7 @@ DEPTH_MAX: Final = 128
 _OBJECT: Final = "$object"
 _INEXACT: Final = 2**53
 """The first integer that readers with double-precision numbers cannot represent exactly."""
+_BASES: Final = (str, bytes, bool, int, float, dict, list, tuple, set, frozenset)
 _SAME_HASH_MAX: Final = 64
 """How many members of a set may have one hash."""
 
@@ -268,3 +269,34 @@ def _step(step: object) -> str:
     if isinstance(step, str):
         return f".{step}" if step.isidentifier() and len(step) <= 80 else f"[{step[:80]!r}]"
     return f"[{step}]"
+
+
+def advice(value: object) -> str:
+    """Return a short hint on how to convert ``value``, by its type."""
+    kind = type(value)
+    if hasattr(kind, "model_dump"):
+        return f"annotate the function that returns it (-> {kind.__name__}), or convert it with .model_dump()"
+    if hasattr(kind, "__dataclass_fields__"):
+        return f"annotate the function that returns it (-> {kind.__name__}), or convert it with dataclasses.asdict()"
+    if hasattr(kind, "__struct_fields__"):
+        return f"annotate the function that returns it (-> {kind.__name__}), or convert it with msgspec.to_builtins()"
+    if isinstance(value, Enum):
+        return "use its .value or its .name"
+    if hasattr(kind, "_asdict"):
+        return "convert it with ._asdict(), or with tuple()"
+    for base in _BASES:
+        if isinstance(value, base):
+            return f"convert it with {base.__name__}(): a subclass would not come back as itself"
+    return _by_behaviour(kind)
+
+
+def _by_behaviour(kind: type) -> str:
+    if hasattr(kind, "tolist"):
+        return "convert it with .tolist()"
+    if hasattr(kind, "__await__"):
+        return "await it first"
+    if hasattr(kind, "__next__"):
+        return "convert it with list()"
+    if kind in (bytearray, memoryview):
+        return "convert it with bytes()"
+    return "convert it to plain types first (str(), a dict of its fields), or leave it out"

@@ -19,7 +19,7 @@ import pytest
 
 from cuts import cut_after, of_kind, on_node
 from seekpoint.producers import Process, agent
-from seekpoint.producers.durable.replay import awaited_coroutines
+from seekpoint.producers.durable.replay import recorded_scopes
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.values.json_values import load
@@ -33,7 +33,7 @@ async def in_a_task(coroutine: Coroutine[Any, Any, Any], timeout: float) -> Any:
     waiter = loop.create_future()
     late = loop.call_later(timeout, waiter.cancel)
     task = asyncio.ensure_future(coroutine)
-    task.add_done_callback(partial(awaited_coroutines._RELEASE_WAITER, waiter))  # type: ignore[misc,arg-type]
+    task.add_done_callback(partial(recorded_scopes._RELEASE_WAITER, waiter))  # type: ignore[misc,arg-type]
     await waiter
     late.cancel()
     return task.result()
@@ -164,7 +164,7 @@ async def test_a_run_goes_on_under_another_python(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Its calls keep their answers, in their order, and each payment has one idempotency key."""
-    monkeypatch.setattr(awaited_coroutines, "_WAIT_FOR", in_place.__code__)
+    monkeypatch.setattr(recorded_scopes, "_WAIT_FOR", in_place.__code__)
     loop, ledger = asyncio.get_running_loop(), Ledger()
 
     @agent("a")

@@ -1,4 +1,4 @@
-"""``seekpoint gates ls``: list the open gates of processes."""
+"""``seekpoint gates ls``, ``approve`` and ``deny``: list the open gates of processes, and answer them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from seekpoint.console.render.output import emit_json_list, say
 from seekpoint.console.render.tables import emit_table
 from seekpoint.console.services.arguments.options import AsJson, OptionalProcessId, Wide
 from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.calls.answer_commands import answer_command
 
 
 def ls(
@@ -24,3 +25,11 @@ def ls(
         emit_json_list({}, "gates", found)
     elif not emit_table(GATE_COLUMNS, map(gate_row, found), wide=wide):
         say("no gate is open")
+
+
+approve = answer_command(
+    "Approve a gate. If several gates of that name are open, the oldest one is approved.", is_approved=True
+)
+deny = answer_command(
+    "Deny a gate. If several gates of that name are open, the oldest one is denied.", is_approved=False
+)

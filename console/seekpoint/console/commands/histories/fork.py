@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.fork_plans import plan_lines
+from seekpoint.console.render.history_plans import plan_lines
 from seekpoint.console.render.output import clean, emit, emit_json, say
 from seekpoint.console.services.arguments.moment_options import answer_of, moment_of
 from seekpoint.console.services.arguments.options import ActorName, AsJson, ProcessId, Reason

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seekpoint.console.render.history_plans import rewind_lines
 from seekpoint.console.render.output import clean, emit, emit_json, say
-from seekpoint.console.render.rewind_plans import rewind_lines
 from seekpoint.console.services.arguments.import_path import import_module_here
 from seekpoint.console.services.arguments.moment_options import answer_of, moment_of
 from seekpoint.console.services.arguments.options import ActorName, AsJson, ProcessId, Reason

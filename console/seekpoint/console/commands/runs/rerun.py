@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.fork_plans import plan_lines
+from seekpoint.console.render.history_plans import plan_lines
 from seekpoint.console.render.output import clean, counted, emit, emit_json, say
 from seekpoint.console.render.process_diffs import diff_columns, diff_rows, same_line
 from seekpoint.console.render.tables import Column, emit_table

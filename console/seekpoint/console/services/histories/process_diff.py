@@ -34,7 +34,7 @@ def diff_facts(found: ProcessDiff) -> dict[str, Any]:
 
 
 def _moment(target: CommandTarget, name: str) -> tuple[str, int | None]:
-    from seekpoint.producers.history.process_moments import moment_in
+    from seekpoint.producers.history.history_points import moment_in
 
     found = moment_in(name)
     if found is None or target.recoverer.recover(name, missing_ok=True).known:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from msgspec import Meta, to_builtins
 
-from seekpoint.console.render.fork_plans import plan_lines
-from seekpoint.console.render.rewind_plans import rewind_head, rewind_steps
+from seekpoint.console.render.history_plans import plan_lines, rewind_head, rewind_steps
 from seekpoint.console.services.arguments.moment_options import moment_of
 from seekpoint.console.services.calls.send_and_confirm import with_node
 from seekpoint.console.web.acting.actions import (

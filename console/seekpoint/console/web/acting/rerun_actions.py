@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, to_builtins
 
-from seekpoint.console.render.fork_plans import plan_lines
+from seekpoint.console.render.history_plans import plan_lines
 from seekpoint.console.render.process_diffs import diff_rows, same_line
 from seekpoint.console.services.calls.client_calls import plain_value
 from seekpoint.console.services.calls.send_and_confirm import with_node

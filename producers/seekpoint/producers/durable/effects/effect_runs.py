@@ -17,8 +17,7 @@ from seekpoint.producers.durable.effects.compensation_names import compensation_
 from seekpoint.producers.durable.effects.connectors import NotDone, Reconciled, accepted_options
 from seekpoint.producers.durable.effects.effect_facts import EffectFacts, EffectRequest
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect, EffectStatus, End, NextStep, decide
-from seekpoint.producers.durable.effects.fork_effects import check_fork_may
-from seekpoint.producers.durable.effects.real_effects import check_effects_are_real
+from seekpoint.producers.durable.effects.real_effects import check_effects_are_real, check_fork_may
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,

@@ -1,13 +1,17 @@
-"""The digest of a call: a hash of its request, exact and by type, so that a replay can compare requests."""
+"""The digest of a call: a hash of its request, exact and by type, so that a replay can compare requests.
+
+A ``Difference`` is what the replay has noticed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.values.json_values import dump
 
 
@@ -34,3 +38,32 @@ def text_digest(name: str, text: Json) -> str:
     except UnicodeEncodeError:  # a name that no entry can carry: it is refused there
         asked = f"{name}\0{text}".encode("utf-8", "surrogatepass")
     return blake2b(asked, digest_size=16).hexdigest()
+
+
+class Difference(NamedTuple):
+    """How a call differs from the history: the facts of ``ReplayDivergence`` and of a ``Diverged`` entry."""
+
+    key: str
+    position: int
+    kind: str
+    expected: str
+    actual: str
+    seq: int | None = None
+
+    def error(self, process_id: str) -> ReplayDivergence:
+        """Return the error that says so."""
+        key, position, kind, expected, actual, seq = self
+        return ReplayDivergence(
+            _MESSAGES[kind], process_id=process_id, seq=seq, key=key, position=position, kind=kind, expected=expected,
+            actual=actual,
+        )  # fmt: skip
+
+
+_MESSAGES = {
+    "input": "the request of a call differs from its history",
+    "prompt": "the request to a model differs from its history",
+    "type": "the kind of a call differs from its history",
+    "order": "another call stands here in the history",
+    "length": "the code ended before it made every call of its history",
+    "definition": "the agent's code is not the one this process began with",
+}

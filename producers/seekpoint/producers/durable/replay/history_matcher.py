@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from seekpoint.producers.durable.replay.call_difference import Difference
+from seekpoint.producers.durable.replay.call_digest import Difference
 from seekpoint.producers.durable.replay.completion_order import CompletionOrder
 from seekpoint.producers.durable.replay.effects_left import EffectsLeft
 from seekpoint.producers.durable.replay.record_index import OVER, RecordIndex

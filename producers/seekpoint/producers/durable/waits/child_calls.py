@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
-from seekpoint.producers.durable.effects.fork_effects import check_fork_may
+from seekpoint.producers.durable.effects.real_effects import check_fork_may
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, check_is_agent
 from seekpoint.producers.durable.steps.agent_values import journaled_input
