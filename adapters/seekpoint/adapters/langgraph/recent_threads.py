@@ -9,7 +9,7 @@ import orjson
 from seekpoint import Node
 from seekpoint.adapters.langgraph.stored_parts import Op
 from seekpoint.adapters.langgraph.thread_log import ThreadLog
-from seekpoint.adapters.langgraph.thread_names import THREAD_KEY, joined, process_id_of
+from seekpoint.adapters.langgraph.thread_names import THREAD_KEY, checkpoint_key, joined, process_id_of
 from seekpoint.adapters.process_lists import states_of
 
 _KEPT_MAX, _HISTORY_BYTES_MAX = 1_000, 67_108_864
@@ -38,10 +38,15 @@ class RecentThreads:
         """Have ``op`` written to a thread."""
         await self.of(thread_id).write(op)
 
-    async def ids(self) -> list[str]:
-        """Return the ids of all threads in the journal."""
-        states = await states_of(self._node, f"{self._prefix}/")
-        return sorted(orjson.loads(one.values_json[THREAD_KEY]) for one in states if THREAD_KEY in one.values_json)
+    async def newest_ids(self) -> list[tuple[str, str]]:
+        """Return the id of the newest checkpoint of each thread in the journal, or "", and the thread's id."""
+        found = []
+        for state in await states_of(self._node, f"{self._prefix}/"):
+            values = state.values_json
+            if THREAD_KEY in values:
+                ids = [orjson.loads(values[key])[0] for key in values if key.startswith(checkpoint_key(""))]
+                found.append((max(ids, default=""), orjson.loads(values[THREAD_KEY])))
+        return found
 
     def _make_room(self) -> None:
         width = sum(log.history_width for log in self._kept.values())

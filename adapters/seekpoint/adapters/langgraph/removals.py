@@ -36,7 +36,7 @@ class Removals:
         if not run_ids:
             return
         wanted = set(run_ids)
-        for thread_id in await self._threads.ids():
+        for _, thread_id in await self._threads.newest_ids():
             await self._forget(
                 thread_id,
                 lambda ns, history: [

@@ -21,7 +21,12 @@ from langgraph.checkpoint.base import (
 from seekpoint.adapters.cross_thread_calls import NodeCalls
 from seekpoint.adapters.langgraph.recent_threads import RecentThreads
 from seekpoint.adapters.langgraph.removals import Removals
-from seekpoint.adapters.langgraph.serialization import checked_serializer, dumped, strict_serializer
+from seekpoint.adapters.langgraph.serialization import (
+    checked_serializer,
+    dumped,
+    strict_serializer,
+    take_declared_types,
+)
 from seekpoint.adapters.langgraph.stored_parts import Put, PutWrites, StoredCheckpoint, StoredValue, StoredWrite
 from seekpoint.adapters.langgraph.thread_reads import ThreadReads
 from seekpoint.errors import Refused
@@ -40,9 +45,10 @@ class SeekpointSaver(BaseCheckpointSaver[str]):
     has it. With a ``Node`` it is made in the node's event loop; there it serves the async calls of graphs, and blocking
     ones in other threads. With a ``SyncNode`` it serves both, everywhere.
 
-    ``allow`` names types of your own in the graphs' states (dataclasses, models, enums): reading builds these, the safe
-    types of LangGraph, and no others. ``serde`` replaces the serializer, for example by an encrypting one; one that
-    falls back to pickle raises ``InvalidSetting``. The process of a thread is called ``PREFIX/THREAD_ID``.
+    Reading builds the safe types of LangGraph, those that the schema of a ``StateGraph`` declares, those that ``allow``
+    names (for fields of ``Any``, and for reads without a graph), and no others. ``serde`` replaces the serializer, for
+    example by an encrypting one; one that falls back to pickle raises ``InvalidSetting``. The process of a thread is
+    called ``PREFIX/THREAD_ID``.
     """
 
     def __init__(
@@ -54,6 +60,7 @@ class SeekpointSaver(BaseCheckpointSaver[str]):
         prefix: str = "langgraph",
     ) -> None:
         super().__init__(serde=checked_serializer(serde or strict_serializer(allow)))
+        take_declared_types()
         self._calls = NodeCalls(node)
         self._threads = RecentThreads(self._calls.node, prefix)
 

@@ -2,23 +2,75 @@
 
 from __future__ import annotations
 
+import copy
 from binascii import a2b_base64, b2a_base64
+from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from types import FunctionType
 from typing import Any
 
+import ormsgpack
+from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from seekpoint.errors import InvalidSetting, UndecodableRecord, UnserializableValue
 
 
+class ExactSerializer(JsonPlusSerializer):
+    """LangGraph's serializer without its changes: zones, folds and bounds of deques stay, lone surrogates are refused.
+
+    LangGraph's own strict serializer reads what it writes.
+    """
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Return a value as ``JsonPlusSerializer`` writes it. Raises ``TypeError`` for what that would change."""
+        return super().dumps_typed(obj) if isinstance(obj, bytes | bytearray | None) else ("msgpack", _packed(obj))
+
+
+def _packed(value: Any) -> bytes:
+    return ormsgpack.packb(value, default=_extension, option=jsonplus._option & ~ormsgpack.OPT_REPLACE_SURROGATES)
+
+
+_default = FunctionType(jsonplus._msgpack_default.__code__, {**vars(jsonplus), "_msgpack_enc": _packed})
+"""LangGraph's way to write a type, with our way to write what is inside: it has no other hook for that."""
+
+
+def _extension(value: Any) -> Any:
+    if type(value) is datetime and repr(datetime.fromisoformat(value.isoformat())) != repr(value):
+        names = ("year", "month", "day", "hour", "minute", "second", "microsecond", "tzinfo", "fold")
+        members = {name: getattr(value, name) for name in names}
+        return ormsgpack.Ext(jsonplus.EXT_CONSTRUCTOR_KW_ARGS, _packed(("datetime", "datetime", members)))
+    if type(value) is deque and value.maxlen is not None:
+        made_of = (tuple(value), value.maxlen)
+        return ormsgpack.Ext(jsonplus.EXT_CONSTRUCTOR_POS_ARGS, _packed(("collections", "deque", made_of)))
+    return _default(value)
+
+
 def strict_serializer(allow: Iterable[type | tuple[str, str]] = ()) -> JsonPlusSerializer:
     """Return LangGraph's serializer in its strict form: it builds values of its own safe types, and of ``allow``."""
-    return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=list(allow) or None)
+    return ExactSerializer(pickle_fallback=False, allowed_msgpack_modules=list(allow) or None)
+
+
+def take_declared_types() -> None:
+    """Have graphs that are compiled from now on tell their savers which types their states declare.
+
+    LangGraph does so in its strict mode alone. Serializers that build every type, as its own do by default, ignore it.
+    """
+    with suppress(ImportError):  # the package langgraph need not be there
+        from langgraph._internal import _serde
+
+        _serde.STRICT_MSGPACK_ENABLED = True
 
 
 def checked_serializer(serde: SerializerProtocol) -> SerializerProtocol:
-    """Return ``serde``. Raises ``InvalidSetting`` if it, or one inside it, would run code that a stored value names."""
+    """Return ``serde``, exact if it is LangGraph's own.
+
+    Raises ``InvalidSetting`` if it, or one inside it, would run code that a stored value names.
+    """
     inner: Any = serde
     while (within := getattr(inner, "serde", None)) is not None:  # of a serializer that encrypts, or adapts another
         inner = within
@@ -37,6 +89,15 @@ def checked_serializer(serde: SerializerProtocol) -> SerializerProtocol:
             hint="pass JsonPlusSerializer(allowed_msgpack_modules=[your types] or None), for encryption inside "
             "EncryptedSerializer.from_pycryptodome_aes(...)",
         )
+    return _exact(serde)
+
+
+def _exact(serde: Any) -> Any:
+    if type(serde) is EncryptedSerializer:
+        return EncryptedSerializer(serde.cipher, _exact(serde.serde))
+    if type(serde) is JsonPlusSerializer:
+        serde = copy.copy(serde)
+        serde.__class__ = ExactSerializer
     return serde
 
 

@@ -47,19 +47,19 @@ class ThreadHistory:
         return self._writes.get((ns, checkpoint_id), {})
 
     def ancestors(self, ns: str, checkpoint_id: str) -> Iterator[StoredCheckpoint]:
-        """Yield the parent of a checkpoint, its parent, and so on."""
-        known = self.checkpoints.get(ns, {})
-        one = known.get(checkpoint_id)
-        while one is not None and (one := known.get(one.parent_id)) is not None:
-            yield one
+        """Yield the parent of a checkpoint, its parent, and so on. A cycle ends where it comes round."""
+        known, seen = self.checkpoints.get(ns, {}), {checkpoint_id}
+        checkpoint = known.get(checkpoint_id)
+        while checkpoint is not None and checkpoint.parent_id not in seen:
+            seen.add(checkpoint.parent_id)
+            checkpoint = known.get(checkpoint.parent_id)
+            if checkpoint is not None:
+                yield checkpoint
 
     def has_all_ancestors(self, ns: str, checkpoint_id: str) -> bool:
         """Return whether no ancestor of a checkpoint was trimmed."""
-        known = self.checkpoints.get(ns, {})
-        one = known.get(checkpoint_id)
-        while one is not None and one.parent_id:
-            one = known.get(one.parent_id)
-        return one is not None or not self.is_cut
+        oldest = deque([self.checkpoints.get(ns, {}).get(checkpoint_id), *self.ancestors(ns, checkpoint_id)]).pop()
+        return not self.is_cut or (oldest is not None and not oldest.parent_id)
 
     def is_whole(self, ns: str, versions: Mapping[str, Version]) -> bool:
         """Return whether no value of a checkpoint with these versions was trimmed."""

@@ -41,7 +41,10 @@ class ThreadReads:
                 return await self._tuple(log, place, newest, bare, lambda name, _: space.channels[name], writes)
         _, history = await log.history()
         one = history.checkpoints.get(ns, {}).get(checkpoint_id or (newest.id if newest else ""))
-        return None if one is None or self._is_trimmed(ns, one, history) else await self.past(place, one, history)
+        bare = None if one is None else self.load(one.type, one.data)
+        if one is None or not history.is_whole(ns, bare["channel_versions"]):
+            return None
+        return await self.past(place, one, history, bare)
 
     async def listed(
         self, config: RunnableConfig | None, wanted: Mapping[str, Any], before_id: str | None, limit: int | None
@@ -50,22 +53,29 @@ class ThreadReads:
         given = {} if config is None else config.get("configurable", {})
         only_ns, only_id = given.get("checkpoint_ns"), None if config is None else get_checkpoint_id(config)
         left = limit
-        for thread_id in [given["thread_id"]] if given.get("thread_id") else await self.threads.ids():
-            log = self.threads.of(thread_id)
-            _, history = await log.history()
-            rows = [
-                (one.id, ns, one) for ns, by_id in history.checkpoints.items() for one in by_id.values()
-                if only_ns in (None, ns) and only_id in (None, one.id) and (before_id is None or one.id < before_id)
-            ]  # fmt: skip
-            for _, ns, one in sorted(rows, reverse=True):
-                if left is not None and left <= 0:
-                    return
-                metadata = self.metadata(one)
-                if all(metadata.get(key) == value for key, value in wanted.items()) and self.is_whole(
-                    log, ns, one, history
-                ):
-                    left = None if left is None else left - 1
-                    yield await self.past({"thread_id": thread_id, "checkpoint_ns": ns}, one, history)
+        # A thread is read when nothing newer than its newest checkpoint is left of the others.
+        threads = [("", given["thread_id"])] if given.get("thread_id") else sorted(await self.threads.newest_ids())
+        rows: list[tuple[str, str, str, StoredCheckpoint, ThreadHistory]] = []
+        while (threads or rows) and (left is None or left > 0):
+            if threads and (not rows or threads[-1][0] > rows[-1][0]):
+                thread_id = threads.pop()[1]
+                _, history = await self.threads.of(thread_id).history()
+                rows += [
+                    (one.id, ns, thread_id, one, history)
+                    for ns, by_id in history.checkpoints.items() for one in by_id.values()
+                    if only_ns in (None, ns) and only_id in (None, one.id) and (before_id is None or one.id < before_id)
+                ]  # fmt: skip
+                rows.sort(key=lambda row: row[:3])
+                continue
+            _, ns, thread_id, one, history = rows.pop()
+            metadata = self.metadata(one)
+            if any(metadata.get(key) != value for key, value in wanted.items()):
+                continue
+            bare = self.load(one.type, one.data)
+            if _is_whole(self.threads.of(thread_id), ns, one, bare, history):
+                left = None if left is None else left - 1
+                place = {"thread_id": thread_id, "checkpoint_ns": ns}
+                yield await self.past(place, one, history, bare, metadata)
 
     async def deltas(
         self, place: Mapping[str, Any], checkpoint_id: str | None, channels: Sequence[str]
@@ -105,23 +115,20 @@ class ThreadReads:
                 result[channel]["seed"] = await self._value(log, seeds[channel])
         return result
 
-    async def past(self, place: Mapping[str, Any], one: StoredCheckpoint, history: ThreadHistory) -> CheckpointTuple:
-        """Return a checkpoint of the history."""
+    async def past(
+        self, place: Mapping[str, Any], one: StoredCheckpoint, history: ThreadHistory, bare: Any = None,
+        metadata: Any = None,
+    ) -> CheckpointTuple:  # fmt: skip
+        """Return a checkpoint of the history. ``bare`` and ``metadata`` are its parts that the caller has decoded."""
         ns, log = place["checkpoint_ns"], self.threads.of(place["thread_id"])
         return await self._tuple(
-            log, place, one, self.load(one.type, one.data), lambda name, version: history.value(ns, name, version),
-            history.writes(ns, one.id),
+            log, place, one, bare or self.load(one.type, one.data),
+            lambda name, version: history.value(ns, name, version), history.writes(ns, one.id), metadata,
         )  # fmt: skip
 
     def is_whole(self, log: ThreadLog, ns: str, one: StoredCheckpoint, history: ThreadHistory) -> bool:
         """Return whether all values of a checkpoint are there: those of older ones may be trimmed or dropped."""
-        versions = self.load(one.type, one.data)["channel_versions"]
-        kept = log.kept_attachments
-        is_kept = all(digest in kept for digest in history.digests(ns, one.id, versions))
-        return is_kept and history.is_whole(ns, versions)
-
-    def _is_trimmed(self, ns: str, one: StoredCheckpoint, history: ThreadHistory) -> bool:
-        return history.is_cut and not history.is_whole(ns, self.load(one.type, one.data)["channel_versions"])
+        return _is_whole(log, ns, one, self.load(one.type, one.data), history)
 
     def metadata(self, one: StoredCheckpoint) -> Any:
         """Return the metadata of a checkpoint."""
@@ -136,7 +143,7 @@ class ThreadReads:
 
     async def _tuple(
         self, log: ThreadLog, place: Mapping[str, Any], one: StoredCheckpoint, bare: Any,
-        value_of: Callable[[str, Version], StoredValue | None], writes: Mapping[str, TaskWrites],
+        value_of: Callable[[str, Version], StoredValue | None], writes: Mapping[str, TaskWrites], metadata: Any = None,
     ) -> CheckpointTuple:  # fmt: skip
         values: dict[str, Any] = {}
         checkpoint: Any = {**bare, "channel_values": values}
@@ -147,12 +154,17 @@ class ThreadReads:
         return CheckpointTuple(
             config={"configurable": {**place, "checkpoint_id": one.id}},
             checkpoint=checkpoint,
-            metadata=self.metadata(one),
+            metadata=metadata or self.metadata(one),
             parent_config={"configurable": {**place, "checkpoint_id": one.parent_id}} if one.parent_id else None,
             pending_writes=[
                 (task_id, item.channel, await self._value(log, item)) for task_id, item in sorted_writes(writes)
             ],
         )
+
+
+def _is_whole(log: ThreadLog, ns: str, one: StoredCheckpoint, bare: Any, history: ThreadHistory) -> bool:
+    versions, kept = bare["channel_versions"], log.kept_attachments
+    return history.is_whole(ns, versions) and all(digest in kept for digest in history.digests(ns, one.id, versions))
 
 
 def _has(space: Namespace, channel: str, version: Version) -> bool:
