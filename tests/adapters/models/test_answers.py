@@ -177,3 +177,36 @@ def test_the_model_in_a_url_of_google_is_the_requests() -> None:
         sent, body = found.sent({**found.recorded, "model": "other"})
         assert sent == url.replace(f"/{expected[1]}:", "/other:")
         assert json.loads(body) == {"contents": []}
+
+
+ERROR = {"type": "overloaded_error", "message": "Overloaded"}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(
+    "failure",
+    [
+        f"event: error\ndata: {json.dumps({'type': 'error', 'error': ERROR})}",
+        f"event: error\ndata: {json.dumps(ERROR)}",
+        f"data: {json.dumps({'error': {'code': 503, 'message': 'busy'}})}",
+        f"data: {json.dumps({'type': 'error', 'code': 'server_error', 'message': 'busy'})}",
+    ],
+)
+def test_the_usage_of_a_stream_with_an_error_is_unknown(name: str, failure: str) -> None:
+    """What was counted before it is not what the API will count; the client gets the error as it came."""
+    mark = "\r\n\r\n" if "\r\n\r\n" in recorded(name) else "\n\n"
+    *events, _ = (event for event in recorded(name).split(mark) if event)
+    reader, writer = ChunkReader(OPENAI, {}), ChunkWriter()
+    text = "".join(f"{event}\n\n" for event in (*events, failure)).encode()
+    chunks = [*reader.read(text), *reader.end()]
+    assert "usage" not in chunks[-1]["summary"]
+    assert events_of(b"".join(map(writer.written, chunks)) + writer.end()) == events_of(text)
+
+
+def test_the_usage_of_a_message_that_stops_early_is_unknown() -> None:
+    """Anthropic counts on until ``message_stop``; a proxy may close the stream before it."""
+    events = [event for event in recorded("anthropic_message.sse").split("\n\n") if event]
+    for kept, is_known in ((events, True), (events[:-1], False), (events[:-2], False)):
+        reader = ChunkReader(OPENAI, {})
+        chunks = [*reader.read("".join(f"{event}\n\n" for event in kept).encode()), *reader.end()]
+        assert ("usage" in chunks[-1]["summary"]) is is_known

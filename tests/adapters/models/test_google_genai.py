@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -14,6 +16,7 @@ from google.genai import errors, types
 from scripted_api import Answer, ScriptedApi, answered, recorded, streamed
 from seekpoint import MemoryLog, Node, Prices, Process, Retry, SyncNode, agent
 from seekpoint.adapters.models import wrap_genai
+from seekpoint.adapters.models.transports import module_of
 from seekpoint.errors import BudgetExceeded, Refused, ReplayDivergence
 
 PRICES = Prices({"gemini-*": {"input": "2", "cached": "0.5", "output": "8"}})
@@ -203,3 +206,30 @@ def test_plain_code_asks_and_streams(log: MemoryLog) -> None:
     assert found[0] == found[1]
     assert len(found[0]) == 5
     assert api.calls == 2
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_client_that_nobody_else_holds_stays_open(log: MemoryLog, is_async: bool) -> None:
+    """Google's client closes its connections when it is collected: the wrapped one holds it."""
+    http = module_of(genai.Client(api_key="k")._api_client._httpx_client)
+    transport = http.MockTransport(lambda request: http.Response(200, json=recorded("google_content.json")))
+    options = types.HttpOptions(client_args={"transport": transport}, async_client_args={"transport": transport})
+
+    async def code(process: Process) -> Any:
+        models = wrap_genai(process, genai.Client(api_key="k", http_options=options)).aio.models
+        gc.collect()
+        await asyncio.sleep(0)  # the task that closes the connections
+        await asyncio.sleep(0)
+        return (await models.generate_content(model=MODEL, contents="Where?")).function_calls
+
+    def plain_code() -> Any:
+        with SyncNode.in_memory(log) as node, node.open("p") as process:
+            models = wrap_genai(process, genai.Client(api_key="k", http_options=options)).models
+            gc.collect()
+            return models.generate_content(model=MODEL, contents="Where?").function_calls
+
+    if is_async:
+        async with Node.in_memory(log) as node, node.open("p") as process:
+            assert await code(process)
+    else:
+        assert await asyncio.to_thread(plain_code)

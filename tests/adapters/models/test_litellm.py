@@ -144,3 +144,19 @@ def test_plain_code_asks_and_streams(log: MemoryLog) -> None:
             found.append([said.model_dump(), *(chunk.model_dump() for chunk in chunks)])
     assert found[0] == found[1]
     assert api.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"), [({"num_retries": 0}, 1), ({"max_retries": 1}, 2), ({"num_retries": 1, "max_retries": 0}, 2)]
+)
+async def test_retries_of_a_call_count_its_attempts(log: MemoryLog, options: dict[str, int], calls: int) -> None:
+    """``num_retries`` before ``max_retries``; ``retry=`` of the wrapped function says otherwise."""
+    api = ScriptedApi(busy(429))
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        with pytest.raises(litellm.RateLimitError):
+            await wrap_litellm(process)(**options_of(api, **options))
+    assert api.calls == calls
+    async with Node.in_memory(log) as node, node.open("q") as process:
+        with pytest.raises(litellm.RateLimitError):
+            await ask(process, api, **options)
+    assert api.calls == calls + 2

@@ -204,7 +204,7 @@ _ROOTS = [Path(decimals.__file__).parents[4] / root for root in ("schemas", "con
 _EXACT_OPERATORS = (ast.FloorDiv, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 _NO_DECIMALS = {
     "found.keys() - set(DIMENSIONS)",
-    "parts.keys() - {'input', 'output', 'cached', 'cache_write'}",
+    "parts.keys() - {'input', 'output', 'cached', 'cache_write', 'cache_write_1h'}",
     "{'input', 'output'} <= parts.keys()",
     "int(match[2]) * 1000000 + int(match[3])",
     "int(match[2]) * 1000000",

@@ -28,6 +28,7 @@ def wrap_genai(process: Process | SyncProcess, client: Client, **options: Unpack
     is_async = isinstance(process, Process)
     inner = api._async_httpx_client if is_async else api._httpx_client
     made = http_client(process, GOOGLE, inner, own)
+    made.sender = client  # it closes ``inner`` when it is collected
     other = _refusing(module_of(inner), is_async)
     http = given.model_copy(
         update={

@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Unpack
 
-from seekpoint import Process, SyncProcess
+from seekpoint import Process, Retry, SyncProcess
 from seekpoint.adapters.credentials import is_credential, without_credentials
 from seekpoint.adapters.models.answer_errors import AnswerError, answer_error
 from seekpoint.adapters.models.model_options import ModelOptions
@@ -33,8 +33,9 @@ def wrap_litellm(process: Process | SyncProcess, **options: Unpack[ModelOptions]
     """Return ``litellm.acompletion``, for plain code ``litellm.completion``: each call is a decision of ``process``.
 
     The returned function takes the options of LiteLLM's and returns what LiteLLM returns, a stream as an iterator of
-    its chunks. LiteLLM's own retries are off: ``retry=`` counts the attempts. ``options`` are those of
-    ``process.decide``. Errors are LiteLLM's own in each run.
+    its chunks. LiteLLM's own retries are off: ``num_retries`` and ``max_retries`` of a call count the attempts of its
+    decision, unless ``retry=`` names them. ``options`` are those of ``process.decide``. Errors are LiteLLM's own in
+    each run.
     """
     if isinstance(process, Process):
         return partial(_acompletion, process, options)
@@ -44,7 +45,7 @@ def wrap_litellm(process: Process | SyncProcess, **options: Unpack[ModelOptions]
 # --- code that is async
 async def _acompletion(process: Process, how: ModelOptions, /, model: str, messages: Any = (), **options: Any) -> Any:
     options |= {"model": model, "messages": list(messages)}
-    asked = _recorded(options)
+    asked, how = _recorded(options), _with_retry(options, how)
     try:
         if not options.get("stream"):
             return _rebuilt(await process.decide(_NAME, partial(_ask, options), asked, **how))
@@ -93,7 +94,7 @@ async def _chunks(first: Any, rest: Any) -> AsyncIterator[Any]:
 # --- plain code
 def _completion(process: SyncProcess, how: ModelOptions, /, model: str, messages: Any = (), **options: Any) -> Any:
     options |= {"model": model, "messages": list(messages)}
-    asked = _recorded(options)
+    asked, how = _recorded(options), _with_retry(options, how)
     try:
         if not options.get("stream"):
             return _rebuilt(process.decide(_NAME, partial(_ask_now, options), asked, **how))
@@ -189,6 +190,14 @@ def _recorded(options: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     schema = asked.get("response_format")
     return {**asked, "response_format": schema.model_json_schema()} if isinstance(schema, type) else asked  # type: ignore[attr-defined]  # a pydantic model
+
+
+def _with_retry(options: Mapping[str, Any], how: ModelOptions) -> ModelOptions:
+    """Return the options of the decision, with the attempts that the call names if ``retry=`` names none."""
+    given = next((options[name] for name in _NO_RETRIES if options.get(name) is not None), None)
+    if given is None or how.get("retry") is not None:
+        return how
+    return {**how, "retry": Retry(attempts=int(given) + 1, backoff_s=0.5, jitter=0.25, only_transient=True)}
 
 
 def _rebuilt(answer: Any) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 from seekpoint.adapters.models.strict_json import parsed
 
+_BEGIN, _END = "message_start", "message_stop"
+"""Anthropic's first and last event: the counts between them grow."""
 _OVER = frozenset({"response.completed", "response.failed", "response.incomplete"})
 
 
@@ -15,6 +17,7 @@ class StreamSummary:
 
     def __init__(self) -> None:
         self._model: str | None = None
+        self._is_open = self._has_error = False
         self._usage: dict[str, Any] = {}
         self._calls: dict[Any, dict[str, Any]] = {}
         """Tool calls by their place in the answer."""
@@ -25,8 +28,11 @@ class StreamSummary:
         """Take an event; one of an unknown shape tells nothing."""
         if not isinstance(event, Mapping):
             return
-        message = event.get("message") if event.get("type") == "message_start" else None
-        response = event.get("response") if event.get("type") in _OVER else None
+        kind = event.get("type")
+        self._is_open = kind == _BEGIN or (self._is_open and kind != _END)
+        self._has_error = self._has_error or _is_error(event)
+        message = event.get("message") if kind == _BEGIN else None
+        response = event.get("response") if kind in _OVER else None
         for holder in (event, message, response):
             if isinstance(holder, Mapping):
                 self._add_facts(holder)
@@ -44,7 +50,8 @@ class StreamSummary:
                     self._calls[len(self._calls)] = dict(call)
 
     def result(self, *, is_whole: bool) -> dict[str, Any]:
-        """Return the summary; of a stream that broke off, the usage is unknown."""
+        """Return the summary; of a stream that broke off or has an error in it, the usage is unknown."""
+        is_whole = is_whole and not self._is_open and not self._has_error
         calls = [{**call, **self._input(at)} for at, call in self._calls.items()]
         found = {"model": self._model, "usage": self._usage if is_whole and self._usage else None, "tool_calls": calls}
         return {name: value for name, value in found.items() if value}
@@ -83,6 +90,12 @@ class StreamSummary:
             return {"input": parsed(text)}
         except ValueError:  # it broke off, or a journal does not carry it
             return {"input": text}
+
+
+def _is_error(event: Mapping[str, Any]) -> bool:
+    """Whether the event is the error with which an API ends a stream that it cannot go on with."""
+    data = event.get("_data", event)
+    return "error" in (event.get("_event"), _get(data, "type")) or isinstance(_get(data, "error"), Mapping)
 
 
 def _get(holder: Any, name: str) -> Any:

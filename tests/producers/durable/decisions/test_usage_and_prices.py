@@ -6,6 +6,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,39 @@ def test_the_responses_api_is_read_as_well() -> None:
 def test_an_anthropic_message_tells_caches_beside_the_input() -> None:
     """Nothing is subtracted."""
     assert usage_in(ANTHROPIC) == Usage(40, 20, 60, 7)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (
+            {"usage": {**ANTHROPIC["usage"], "cache_creation": {
+                "ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 4}}},
+            Usage(40, 20, 60, 7, None, 4),
+        ),
+        (
+            {"usage": {"prompt_tokens": 107, "completion_tokens": 20, "prompt_tokens_details": {
+                "cached_tokens": 60, "cache_creation_tokens": 7, "cache_creation_token_details": {
+                    "ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 4}}}},
+            Usage(40, 20, 60, 7, None, 4),
+        ),
+        (
+            {"usage": {"input_tokens": 107, "output_tokens": 20, "input_tokens_details": {
+                "cached_tokens": 60, "cache_write_tokens": 7}}},
+            Usage(40, 20, 60, 7),
+        ),
+    ],
+    ids=["anthropic", "litellm", "openai"],
+)  # fmt: skip
+def test_tokens_that_are_written_to_a_cache_are_told_apart(answer: Any, expected: Usage) -> None:
+    """By how long they are kept, where the API tells it; OpenAI and LiteLLM count them inside the input."""
+    assert usage_in(answer) == expected
+
+
+def test_an_error_in_a_stream_leaves_its_usage_unknown() -> None:
+    """The counts before it are not those of the whole."""
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 9, "output_tokens": 1}}}
+    assert usage_in([start, {"type": "error", "error": {"type": "overloaded_error"}}]) is None
 
 
 def test_the_objects_of_the_clients_are_read_like_dicts() -> None:
@@ -111,6 +145,14 @@ def test_every_kind_of_token_has_its_price() -> None:
     million = 1_000_000
     assert prices.cost("claude-x", Usage(million, million, million, million)) == Decimal("22.05")
     assert prices.cost("claude-x", Usage(1, 0)) == Decimal("0.000003")
+
+
+def test_a_token_that_is_kept_for_an_hour_has_a_price_of_its_own() -> None:
+    """Twice that of input if the table has none, as Anthropic has it; the others are kept for five minutes."""
+    usage = Usage(0, 0, None, 3_000_000, None, 1_000_000)
+    price = {"input": "3", "output": "15", "cache_write": "3.75"}
+    assert Prices({"c": {**price, "cache_write_1h": "6.5"}}).cost("c", usage) == Decimal("14")
+    assert Prices({"c": price}).cost("c", usage) == Decimal("13.5")
 
 
 def test_a_cached_token_without_a_price_costs_what_input_costs() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from seekpoint.producers.durable.decisions.large_texts import is_too_large, with_references
 from seekpoint.producers.durable.decisions.prompts import Prompts, requests_in
 from seekpoint.producers.durable.decisions.usage import Usage, model_in, summary_in, usage_in
 from seekpoint.producers.durable.durable_process import DurableProcess
@@ -20,6 +21,7 @@ from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.decisions.decision_streams import LiveChunks
+    from seekpoint.schemas.values.attachment_ref import Ref
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -43,6 +45,16 @@ class DecisionAttempts(Attempts):
     """The chunks that were handed out while the stream was read, as JSON values."""
     given_bytes: int = 0
     given_items: int = 0
+
+    async def through(self) -> Any:
+        """Return the response once its entry is acknowledged. Large texts of the request are attached before."""
+        process, text = self.process, self.work.arguments_json
+        if is_too_large(text, process.limits):
+            attached: dict[Ref, bytes] = {}
+            self.request = with_references(load(text)[0], process.process_id, process.limits, attached)
+            for ref, data in attached.items():
+                await process.session.attach(ref, data)
+        return await super().through()
 
     def _start(self) -> float:
         process, place, work = self.process, self.place, self.work
@@ -187,7 +199,10 @@ async def raise_difference(process: DurableProcess, error: ReplayDivergence, req
         recorded = None
     from seekpoint.producers.durable.replay.value_differences import first_difference
 
-    difference = None if recorded is None else first_difference(recorded, load(text))
+    difference = None
+    if recorded is not None:  # a large text of one may be a reference in the other
+        of = partial(with_references, process_id=process.process_id, limits=process.limits, attached={})
+        difference = first_difference(of(recorded), of(load(text)))
     if difference is not None:
         error.difference = difference
     raise error

@@ -18,22 +18,29 @@ _DECIMALS_MAX = 6
 
 
 class Price(FrozenStruct, frozen=True):
-    """USD a million tokens, by kind. The default price of cached and cache-written tokens is that of input."""
+    """USD a million tokens, by kind. The default price of cached and cache-written tokens is that of input.
+
+    ``cache_write`` is for tokens that are kept for minutes, ``cache_write_1h`` for those that are kept for an hour: by
+    default twice the price of input.
+    """
 
     input: Decimal
     output: Decimal
     cached: Decimal | None = None
     cache_write: Decimal | None = None
+    cache_write_1h: Decimal | None = None
 
     def cost(self, usage: Usage) -> Decimal | None:
         """Return the exact cost of ``usage`` in USD; None if input or output is not known."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
+        of_1h = EXACT.multiply(self.input, Decimal(2)) if self.cache_write_1h is None else self.cache_write_1h
         parts = (
             (usage.input_tokens, self.input),
             (usage.output_tokens, self.output),
             (usage.cached_tokens or 0, self.input if self.cached is None else self.cached),
-            (usage.cache_write_tokens or 0, self.input if self.cache_write is None else self.cache_write),
+            (usage.cache_write_5m_tokens, self.input if self.cache_write is None else self.cache_write),
+            (usage.cache_write_1h_tokens or 0, of_1h),
         )
         return EXACT.divide(exact_sum(EXACT.multiply(Decimal(count), price) for count, price in parts), _MILLION)
 
@@ -73,10 +80,12 @@ class Prices:
 
 
 def _price(model: str, parts: Mapping[str, Any]) -> Price:
-    unknown = parts.keys() - {"input", "output", "cached", "cache_write"}
+    unknown = parts.keys() - {"input", "output", "cached", "cache_write", "cache_write_1h"}
     if unknown or not {"input", "output"} <= parts.keys():
         raise InvalidSetting(
-            "a price has input and output, and may have cached and cache_write", model=model, found=sorted(parts)
+            "a price has input and output, and may have cached, cache_write and cache_write_1h",
+            model=model,
+            found=sorted(parts),
         )
     return Price(**{name: _amount(model, name, value) for name, value in parts.items()})
 

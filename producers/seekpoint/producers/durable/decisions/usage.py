@@ -1,10 +1,10 @@
 """Read the usage of a model call from responses of the common model APIs. An unknown count is None, never 0.
 
 Shapes known (plain dicts and the clients' objects alike): OpenAI chat completions (``prompt_tokens``, cached tokens
-inside them), OpenAI responses (``input_tokens`` with ``input_tokens_details``), Anthropic messages (``input_tokens``
-beside ``cache_read_input_tokens`` and ``cache_creation_input_tokens``), Google's ``usageMetadata``, and the events of
-their streams. A stream whose last chunk is ``{"summary": {"model": ..., "usage": ..., "tool_calls": ...}}``, as that of
-an adapter, is read by this alone.
+inside them; of LiteLLM's, Anthropic's counts too), OpenAI responses (``input_tokens`` with ``input_tokens_details``),
+Anthropic messages (``input_tokens`` beside ``cache_read_input_tokens`` and ``cache_creation_input_tokens``), Google's
+``usageMetadata``, and the events of their streams. A stream whose last chunk is ``{"summary": {"model": ..., "usage":
+..., "tool_calls": ...}}``, as that of an adapter, is read by this alone.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ _GOOGLE: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The names of Google's JSON, with those that its Python client has for them."""
 
+_ONE_HOUR = "ephemeral_1h_input_tokens"
+
 
 class Usage(FrozenStruct, frozen=True):
     """Tokens of one call; each is None if the response does not have it.
 
     ``input_tokens`` are those at the full price: neither ``cached_tokens`` (read from a cache) nor
-    ``cache_write_tokens``. ``reasoning_tokens`` are part of ``output_tokens``.
+    ``cache_write_tokens``. ``reasoning_tokens`` are part of ``output_tokens``, and ``cache_write_1h_tokens``, which are
+    kept for an hour, of ``cache_write_tokens``.
     """
 
     input_tokens: int | None = None
@@ -40,6 +43,7 @@ class Usage(FrozenStruct, frozen=True):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
 
     def __post_init__(self) -> None:
         for name, count in asdict(self).items():
@@ -52,6 +56,11 @@ class Usage(FrozenStruct, frozen=True):
         if self.input_tokens is None or self.output_tokens is None:
             return None
         return self.input_tokens + self.output_tokens + (self.cached_tokens or 0) + (self.cache_write_tokens or 0)
+
+    @property
+    def cache_write_5m_tokens(self) -> int:
+        """The tokens that are written to a cache and not kept for an hour."""
+        return max(0, (self.cache_write_tokens or 0) - (self.cache_write_1h_tokens or 0))
 
     def to_dict(self) -> dict[str, int]:
         """Return the known counts, as the journal has them."""
@@ -94,6 +103,8 @@ def summary_in(answer: Any) -> Any:
 def _streamed(events: Sequence[Any]) -> Usage | None:
     """Take the newest count of each kind: streams have running totals (Anthropic) or one total (OpenAI)."""
     merged: dict[str, int] = {}
+    if any(_part(event, "type") == "error" for event in events):  # it counted on after its last counts
+        return None
     for event in events:
         for holder in (event, _part(event, "message"), _part(event, "response")):
             found = _usage_part(holder)
@@ -120,17 +131,23 @@ def _usage(found: Any) -> Usage:
         output_tokens=_count(found, "output_tokens"),
         cached_tokens=_count(found, "cache_read_input_tokens"),
         cache_write_tokens=_count(found, "cache_creation_input_tokens"),
+        cache_write_1h_tokens=_count(_part(found, "cache_creation"), _ONE_HOUR),
     )
 
 
 def _inclusive(found: Any, read: str, written: str, read_details: str, written_details: str) -> Usage:
-    """Subtract the cached tokens, which OpenAI counts as input."""
-    whole, cached = _count(found, read), _count(_part(found, read_details), "cached_tokens")
+    """Subtract the cached tokens and those written to a cache, which OpenAI and LiteLLM count as input."""
+    whole, details = _count(found, read), _part(found, read_details)
+    cached, kept = _count(details, "cached_tokens"), _count(details, "cache_write_tokens")
+    if kept is None:
+        kept = _count(details, "cache_creation_tokens")
     return Usage(
-        input_tokens=None if whole is None else max(0, whole - (cached or 0)),
+        input_tokens=None if whole is None else max(0, whole - (cached or 0) - (kept or 0)),
         output_tokens=_count(found, written),
         cached_tokens=cached,
+        cache_write_tokens=kept or None,
         reasoning_tokens=_count(_part(found, written_details), "reasoning_tokens"),
+        cache_write_1h_tokens=_count(_part(details, "cache_creation_token_details"), _ONE_HOUR),
     )
 
 
