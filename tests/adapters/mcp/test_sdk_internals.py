@@ -6,6 +6,9 @@ A test here fails where the SDK changes any of it: look at ``session_manager.py`
 from __future__ import annotations
 
 import inspect
+import sys
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +17,8 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from seekpoint.adapters.mcp import SeekpointSessionManager
+from seekpoint.console.commands.journal.mcp import mcp
+from seekpoint.errors import InvalidSetting
 
 OVERRIDDEN = {
     "_admit_session": (["requestor"], "_handle_stateful_request"),
@@ -56,3 +61,18 @@ def test_the_sdk_has_no_public_way() -> None:
     """If its manager gets one, such as a hook that makes a session, it is to be used instead."""
     public = [name for name, _ in inspect.getmembers(StreamableHTTPSessionManager) if not name.startswith("_")]
     assert public == ["handle_request", "run"]
+
+
+@pytest.mark.parametrize(
+    ("found", "is_refused"), [("1.27.0", True), ("2.2.9", True), ("2.3.0rc1", False), ("3", False)]
+)
+def test_an_older_sdk_is_named_at_import(found: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the advice, and in place of a missing module of the SDK; so does ``seekpoint mcp``."""
+    monkeypatch.setattr("seekpoint.adapters.mcp_release.version", {"mcp": found}.__getitem__)
+    monkeypatch.delitem(sys.modules, "seekpoint.adapters.mcp")
+    if is_refused:
+        for failing in (lambda: import_module("seekpoint.adapters.mcp"), lambda: mcp(SimpleNamespace())):  # type: ignore[arg-type]
+            with pytest.raises(InvalidSetting, match=rf"found=mcp {found}.*; pip install .*in an environment without"):
+                failing()
+    else:
+        import_module("seekpoint.adapters.mcp")

@@ -21,6 +21,7 @@ from agents import (
 from agents.exceptions import UserError
 from agents.guardrail import GuardrailFunctionOutput
 from agents.items import TResponseInputItem
+from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
 from agents.testing import assistant_message, function_call
 
 from openai_runs import bodies, look, made, model, refund, run_once, running, single
@@ -274,3 +275,60 @@ async def test_a_blocking_run_inside_of_a_run_is_refused() -> None:
 
     with pytest.raises(UserError, match="one event loop"):
         await run_once(running(single({0: function_call("poem", {}, call_id="c1")}, [poem])))
+
+
+# --- the runner of the program
+class Counting(AgentRunner):
+    """A runner that a program has made its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = 0
+
+    async def run(self, starting_agent: Agent[Any], input: Any, **options: Any) -> Any:
+        """Count a run."""
+        self.runs += 1
+        return await super().run(starting_agent, input, **options)
+
+
+async def test_the_runner_of_the_program_is_its_own_again_after_the_last_run() -> None:
+    """It makes the durable runs too, also two at once, one of which fails."""
+    build = single({0: assistant_message("done")}, [])
+    before, own = get_default_agent_runner(), Counting()
+    try:
+        set_default_agent_runner(own)
+        async with Node.in_memory() as node:
+            runs = [node.run(running(build), f"case-{number}", "hello") for number in range(2)]
+            assert await asyncio.gather(*runs) == ["done", "done"]
+            with pytest.raises(KeyError):
+                await node.run(running(single({}, [])), "case-3", "hello")
+        assert own.runs == 3
+        assert get_default_agent_runner() is own
+    finally:
+        set_default_agent_runner(before)
+
+
+async def test_a_runner_that_the_program_sets_meanwhile_stays() -> None:
+    """A later run of the same time is durable with it."""
+    before, own = get_default_agent_runner(), Counting()
+
+    @agent("twice")
+    async def twice(process: Process, wish: str) -> Any:
+        async def outer(order: str) -> str:
+            """Look an order up."""
+            set_default_agent_runner(own)
+            build = single({0: assistant_message("inner")}, [])
+            return str((await DurableRunner(process).run(build(), wish)).final_output)
+
+        build = single({0: function_call("outer", {"order": "o1"}, call_id="c1"), 1: assistant_message("done")}, [])
+        one = build()
+        one.tools = [function_tool(outer)]
+        return (await DurableRunner(process).run(one, wish)).final_output
+
+    try:
+        async with Node.in_memory() as node:
+            assert await node.run(twice, "case-1", "hello") == "done"
+        assert own.runs == 1
+        assert get_default_agent_runner() is own
+    finally:
+        set_default_agent_runner(before)

@@ -12,7 +12,11 @@
 ...         return streamable_http_app(Server("shop"), node)
 """
 
-from seekpoint.adapters.mcp.event_store import SeekpointEventStore
-from seekpoint.adapters.mcp.session_manager import SeekpointSessionManager, streamable_http_app
+from seekpoint.adapters.mcp_release import require_mcp
+
+require_mcp("seekpoint.adapters.mcp")  # before the SDK says which of its modules is missing
+
+from seekpoint.adapters.mcp.event_store import SeekpointEventStore  # noqa: E402
+from seekpoint.adapters.mcp.session_manager import SeekpointSessionManager, streamable_http_app  # noqa: E402
 
 __all__ = ["SeekpointEventStore", "SeekpointSessionManager", "streamable_http_app"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import replace
 from datetime import timedelta
+from threading import Lock
 from typing import Any, TypeVar, cast
 
 from agents import Agent, Model, RunConfig, RunHooks, Runner, RunResult, RunResultStreaming, RunState
@@ -80,8 +81,7 @@ class DurableRunner:
         self._check_effects()
         if isinstance(session, str):
             session = SeekpointSession(session, cast("Node", self._process.node))
-        _install()
-        token = _current.set(self)
+        token = _install(self)
         asked: str | list[TResponseInputItem] | RunState[TContext] = input
         try:
             while True:
@@ -101,7 +101,7 @@ class DurableRunner:
                 raise
             raise self._calls.error from exc
         finally:
-            _current.reset(token)
+            _uninstall(token)
 
     async def _answered(self, result: RunResult) -> RunState[Any]:
         """Wait for a person's answer to each call that needs one; return the state to go on from."""
@@ -152,10 +152,30 @@ class DurableRunner:
 _current: ContextVar[DurableRunner | None] = ContextVar("seekpoint_durable_runner", default=None)
 
 
-def _install() -> None:
-    outside = get_default_agent_runner()
-    if not isinstance(outside, _NestedRuns):
-        set_default_agent_runner(_NestedRuns(outside))
+_runs: list[Token[DurableRunner | None]] = []
+"""A token of each run that is under way, in all threads."""
+_installing = Lock()
+
+
+def _install(durable: DurableRunner) -> Token[DurableRunner | None]:
+    """Let ``Runner.run`` be durable in the run that begins here."""
+    token = _current.set(durable)
+    with _installing:
+        _runs.append(token)
+        outside = get_default_agent_runner()
+        if not isinstance(outside, _NestedRuns):
+            set_default_agent_runner(_NestedRuns(outside))
+    return token
+
+
+def _uninstall(token: Token[DurableRunner | None]) -> None:
+    """End a run. After the last one, the program's own runner is behind ``Runner.run`` again."""
+    _current.reset(token)
+    with _installing:
+        _runs.remove(token)
+        outside = get_default_agent_runner()
+        if not _runs and isinstance(outside, _NestedRuns):
+            set_default_agent_runner(outside.outside)
 
 
 class _NestedRuns(AgentRunner):
@@ -163,21 +183,21 @@ class _NestedRuns(AgentRunner):
 
     def __init__(self, outside: AgentRunner) -> None:
         super().__init__()
-        self._outside = outside
+        self.outside = outside
 
     async def run(self, starting_agent: Agent[Any], input: Any, **options: Any) -> RunResult:
         """Run an agent."""
         durable = _current.get()
         if durable is None:
-            return await self._outside.run(starting_agent, input, **options)
-        return await self._outside.run(durable.agent(starting_agent), input, **cast("Any", durable.options(options)))
+            return await self.outside.run(starting_agent, input, **options)
+        return await self.outside.run(durable.agent(starting_agent), input, **cast("Any", durable.options(options)))
 
     def run_streamed(self, starting_agent: Agent[Any], input: Any, **options: Any) -> RunResultStreaming:
         """Run an agent, and stream what happens."""
         durable = _current.get()
         if durable is None:
-            return self._outside.run_streamed(starting_agent, input, **options)
-        return self._outside.run_streamed(
+            return self.outside.run_streamed(starting_agent, input, **options)
+        return self.outside.run_streamed(
             durable.agent(starting_agent), input, **cast("Any", durable.options(options))
         )  # fmt: skip
 
@@ -185,4 +205,4 @@ class _NestedRuns(AgentRunner):
         """Run an agent in an event loop of its own."""
         if _current.get() is not None:
             raise Refused("a durable run has one event loop", hint="make the function async, and await Runner.run")
-        return self._outside.run_sync(starting_agent, input, **options)
+        return self.outside.run_sync(starting_agent, input, **options)

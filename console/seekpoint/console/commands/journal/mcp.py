@@ -40,9 +40,11 @@ def mcp(
 
     The agent lists processes, their states, calls and entries, compares them, and checks code against recorded runs.
     """
+    from seekpoint.adapters.mcp_release import require_mcp
     from seekpoint.schemas.config.extras import require_extra
 
-    require_extra("mcp", "the MCP server", "mcp", "mcp_types")
+    require_extra("mcp", "the MCP server", "mcp")
+    require_mcp("the MCP server")
     target.reachable()
     import asyncio
     from importlib.metadata import version
