@@ -22,6 +22,7 @@ from seekpoint.schemas.errors import (
     Refused,
     ResultTimeout,
     RunFailed,
+    UnknownProcess,
     UnserializableValue,
 )
 from seekpoint.schemas.log.log_ports import Extent, Watermarks
@@ -227,6 +228,40 @@ async def test_a_failed_run_that_is_redriven_has_its_new_result(log: MemoryLog) 
         broken = False
         await client.redrive("case-1")
         assert await run.result(10) == 7
+        with pytest.raises(Refused, match="neither failed nor waits"):
+            await client.redrive("case-1")
+        with pytest.raises(UnknownProcess):
+            await client.redrive("nobody")
+
+
+async def test_a_run_that_waits_looks_again_when_it_is_redriven(log: MemoryLog) -> None:
+    """Once: its code runs up to where it waits, with what there is now, such as a repaired connector."""
+    begun = list[str]()
+
+    @agent("asker")
+    async def asker(process: Process, _: None) -> str:
+        begun.append(process.process_id)
+        return "yes" if (await process.gate("ok")).approved else "no"
+
+    async with Worker.in_memory([asker], log, grace_s=0.05), Client.in_memory(log) as client:
+        run = await client.submit(asker, "case-1")
+
+        async def until_it_waits(epoch: int) -> None:
+            async with asyncio.timeout(30):
+                while True:
+                    state = (await client.recover("case-1", missing_ok=True)).state
+                    if (state.epoch, state.owner, state.lifecycle) == (epoch, None, "awaiting"):
+                        return
+                    await asyncio.sleep(0.01)
+
+        await until_it_waits(1)
+        assert (await client.status("case-1")).waits_for == ("ok:1",)
+        await client.redrive("case-1")
+        await until_it_waits(2)
+        assert (await client.state("case-1")).redrive is None
+        assert len(begun) == 2
+        await client.approve("case-1", "ok")
+        assert await run.result(10) == "yes"
 
 
 async def test_all_failed_runs_are_redriven(log: MemoryLog) -> None:

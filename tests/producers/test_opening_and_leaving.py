@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from folding import refold
 from idle_tailers import at_rest
 from seekpoint.producers import Node, Process
 from seekpoint.producers.node import runtime_of
 from seekpoint.producers.process import durable_side
-from seekpoint.schemas import MemoryLog, partition_of
+from seekpoint.schemas import Entry, MemoryLog, bodies, encode, new_id, partition_of
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     ClaimLost,
@@ -110,6 +111,86 @@ async def test_a_living_owner_is_not_taken_over_unasked(log: MemoryLog) -> None:
                 await two.open("p")
         async with two.open("p") as taken:
             assert taken.state.context == {"a": 1}
+
+
+class RacedLog(MemoryLog):
+    """A log in which another claim comes right before the first one."""
+
+    rival: Callable[[Entry], Entry] | None = None
+
+    def append(self, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int | None = None) -> int:
+        entry = None if value is None or self.rival is None else self.codec.decode(value)
+        if entry is not None and isinstance(entry.body, bodies.Claim) and self.rival is not None:
+            rival, self.rival = self.rival, None
+            super().append(partition, key, encode(rival(entry)))
+        return super().append(partition, key, value, timestamp_ms)
+
+
+def rival_of(boot_id: str | None) -> Callable[[Entry], Entry]:
+    """Return what makes the rival of a claim: by this boot, or by the one that claims."""
+
+    def rival(entry: Entry) -> Entry:
+        body = entry.body
+        assert isinstance(body, bodies.Claim)
+        if boot_id is not None:
+            body = replace(body, node_id="other", boot_id=boot_id)
+        return entry._replace(id=new_id(), body=body)
+
+    return rival
+
+
+@pytest.mark.parametrize("take_over", [False, True])
+async def test_a_late_claim_of_the_node_itself_is_no_other_owner(take_over: bool) -> None:
+    """After an outage a claim may arrive of which nobody knew whether it would."""
+    log = RacedLog(2)
+    async with Node.in_memory(log) as node:
+        async with node.open("p") as process:
+            await process.update("a", 1)
+        log.rival = rival_of(None)
+        async with node.open("p", take_over=take_over) as process:
+            await process.update("a", 2)
+        assert refold(log, "p").lost_claims == 1
+        assert refold(log, "p").epoch == 3
+
+
+async def test_an_open_waits_in_a_race_of_claims_too() -> None:
+    """``wait_s`` waits for the owner that came first; without it each error says what to do."""
+    raced = RacedLog(2)
+    async with Node.in_memory(raced, owner_timeout_s=0.3, heartbeat_interval_s=0.1) as node:
+        async with node.open("p"):
+            pass
+        raced.rival = rival_of("gone")
+        with pytest.raises(ClaimLost, match=r"wait for it \(wait_s=\)"):
+            await node.open("p")
+        raced.rival = rival_of("gone")
+        async with node.open("p", wait_s=30.0) as process:
+            await process.update("a", 1)
+        raced.rival = rival_of("gone")
+        with pytest.raises(ClaimLost):
+            await node.open("p", take_over=True, wait_s=30.0)
+
+
+async def test_who_meets_an_owner_learns_whether_it_is_known_to_live(log: MemoryLog) -> None:
+    """An owner that nobody has watched yet may be dead: the advice is the time after which it is known."""
+    async with (
+        Node.in_memory(log, owner_timeout_s=90.0, heartbeat_interval_s=60.0) as one,
+        Node.in_memory(log, owner_timeout_s=0.3, heartbeat_interval_s=0.1) as two,
+    ):
+        await one.open("p")
+        with pytest.raises(OwnerAlive, match=r"open it with wait_s=1\.5"):
+            await two.open("p")
+        async with two.open("p", wait_s=1.5):
+            with pytest.raises(AlreadyOpen, match="if an agent runs as it"):
+                await two.open("p")
+
+
+async def test_a_process_that_is_being_opened_has_no_handle_yet(log: MemoryLog) -> None:
+    """The advice names the open that is under way."""
+    async with Node.in_memory(log) as node:
+        outcomes = await asyncio.gather(_open(node, "p"), _open(node, "p"), return_exceptions=True)
+        [refused] = [one for one in outcomes if isinstance(one, BaseException)]
+        assert isinstance(refused, AlreadyOpen)
+        assert "wait for that open" in str(refused)
 
 
 async def test_nodes_that_claim_at_once_have_one_winner_an_epoch(log: MemoryLog) -> None:

@@ -219,7 +219,8 @@ async def test_a_finished_process_keeps_a_gravestone_for_ever(log: MemoryLog) ->
         for take_over, accept in ((False, False), (True, False), (False, True)):
             with pytest.raises(ProcessFinished):
                 await node.open("p", take_over=take_over, accept_degraded=accept)
-        await node.signal("p", "too-late")
+        with pytest.raises(ProcessFinished, match="nothing reaches it"):
+            await node.signal("p", "too-late")
         after = refold(log, "p")
         assert (after.hash, after.refused_externals) == (state.hash, 1)
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["RECORDED", "Recorded", "refuse_mismatch", "run_agent", "run_opened"]
+__all__ = ["RECORDED", "Recorded", "mark_cut_off", "refuse_mismatch", "run_agent", "run_opened"]
 
 
 class Recorded(StrEnum):
@@ -90,7 +90,20 @@ async def run_agent(
             refuse_mismatch(process_id, state, agent, given, node.reader.limits, new)
             return rebuilt_result(agent, state.result_json or "null", process_id)
         with node.metrics.runs.counted(is_resumed=process.written.agent is not None):
-            return await run_opened(process, agent, given, retry_failed, new)
+            return await run_opened(process, agent, given, retry_failed, new, look_s=_LOOK_S)
+
+
+async def mark_cut_off(process: DurableProcess) -> None:
+    """Write that a process is running whose code was cut off, perhaps between two waits: its next owner runs it then.
+
+    Before it, release its children: until then the end of one may be written.
+    """
+    try:
+        await process.release_children()
+    finally:
+        if process.session.is_open and process.ahead_lifecycle is Lifecycle.AWAITING:
+            with suppress(SeekpointError):
+                process.send(b.LifecycleChanged(Lifecycle.RUNNING))
 
 
 async def run_opened(
@@ -99,10 +112,15 @@ async def run_opened(
     given: GivenInput | Recorded,
     retry_failed: bool | Collection[str] = False,
     new: bool | None = None,
+    *,
+    look_s: float | None = None,
 ) -> Any:
-    """Run ``agent`` as an open process; return its result."""
+    """Run ``agent`` as an open process; return its result.
+
+    ``look_s``: how often to look whether somebody has suspended the process, which raises ``ProcessSuspended``.
+    """
     durable = durable_side(process)
-    run, tracer = _Run(process, durable, agent, new), durable.tracer
+    run, tracer = _Run(process, durable, agent, new, look_s), durable.tracer
     if tracer is None:
         return await run.run(given, retry_failed)
     began, wanted = durable.written.agent, durable.written.submission
@@ -160,7 +178,7 @@ def refuse_mismatch(
 def _suspended(process_id: str, state: State) -> ProcessSuspended:
     assert state.hold is not None
     return ProcessSuspended(
-        "the process is suspended, nothing was run",
+        "the process is suspended",
         process_id=process_id, reason=state.hold.reason, actor=state.hold.actor,
     )  # fmt: skip
 
@@ -194,21 +212,27 @@ class _Run(FrozenStruct, frozen=True):
     durable: DurableProcess
     agent: Agent
     new: bool | None
+    look_s: float | None
 
     async def run(self, given: GivenInput | Recorded, retry_failed: bool | Collection[str] = False) -> Any:
         """Return the result once it is confirmed. Set failed calls aside first if ``retry_failed`` asks for it."""
         self._check(given)
         cancellation = self.durable.cancellation
+        if cancellation.is_accepted and self.durable.ahead_lifecycle is Lifecycle.FAILED:
+            self._move_up()  # else the request to make its compensations again would ask for a run for ever
         if cancellation.accept() and (cancellation.is_complete or not cancellation.needs_replay):
             raise cancellation.error()
-        if retry_failed and not cancellation.is_accepted:
-            from seekpoint.producers.durable.failures.redriven_calls import set_aside
-
-            await set_aside(self.durable, retry_failed)
+        mail = frozenset(self.durable.written.mailbox)
+        if retry_failed and not isinstance(retry_failed, bool):
+            await self._set_aside(retry_failed)  # a key that is none refuses the run before anything is written
         try:
+            if retry_failed is True:
+                await self._set_aside(True)
             text = await self._result(self._begin(given))
             if cancellation.is_accepted:
                 raise cancellation.error()  # the code caught it and went on; the process does not
+        except _HeldError:
+            raise _suspended(self.process.process_id, self.durable.written) from None
         except asyncio.CancelledError:
             if cancellation.caused(asyncio.current_task()):
                 raise cancellation.error() from None
@@ -226,6 +250,7 @@ class _Run(FrozenStruct, frozen=True):
             retry_at_us = self._retry_at_us(error)
             if retry_at_us is None:
                 await self._take_back(error)
+            self.durable.mail_seen = mail  # what came during the run may have come too late for its code
             self._note(error, retry_at_us)
             if error is exc:
                 raise
@@ -234,6 +259,12 @@ class _Run(FrozenStruct, frozen=True):
             self.durable.end_replay()
         await self._finish(text)
         return rebuilt_result(self.agent, text, self.process.process_id)
+
+    async def _set_aside(self, keys_or_all: bool | Collection[str]) -> None:
+        if not self.durable.cancellation.is_accepted:
+            from seekpoint.producers.durable.failures.redriven_calls import set_aside
+
+            await set_aside(self.durable, keys_or_all)
 
     async def _result(self, asked: Any) -> b.Json:
         process = self.durable
@@ -255,18 +286,25 @@ class _Run(FrozenStruct, frozen=True):
         If the run is cancelled from outside, the code is cancelled too, and the calls that it makes on its way out are
         refused. If they were recorded, the next run would diverge there.
         """
-        process, told = self.durable, None
+        process, told, is_held = self.durable, None, False
         code = asyncio.ensure_future(self._run_code(asked))
         try:
             while not code.done():
                 try:
-                    await asyncio.wait([code])
+                    await asyncio.wait([code], timeout=self.look_s)
+                    if not is_held and not code.done() and await self._is_suspended():
+                        is_held = True
+                        process.matcher.close()
+                        code.cancel()
                 except asyncio.CancelledError as exc:
                     told = exc
                     process.matcher.close()
                     code.cancel(*exc.args)
         finally:
             process.set_main_task(asyncio.current_task())
+        if is_held and told is None:
+            await mark_cut_off(process)
+            raise _HeldError
         if told is not None:
             raise told from None if code.cancelled() else code.exception()
         if process.exit is not None or (code.cancelled() and not process.cancellation.is_accepted):
@@ -275,6 +313,12 @@ class _Run(FrozenStruct, frozen=True):
 
             raise as_failure(process.exit or asyncio.CancelledError(), "the code")
         return await code
+
+    async def _is_suspended(self) -> bool:
+        """Whether somebody has suspended the process, as far as the log can be read."""
+        with suppress(SeekpointError):
+            await self.durable.session.read_log()
+        return self.durable.written.is_on_hold
 
     async def _run_code(self, asked: Any) -> Any:
         self.durable.set_main_task(asyncio.current_task())  # here, because an eager task runs when it is created
@@ -368,6 +412,8 @@ class _Run(FrozenStruct, frozen=True):
         to = Lifecycle.AWAITING if isinstance(error, EffectUnknown) else Lifecycle.FAILED
         with suppress(SeekpointError):
             self._note_parent_answers()
+            if process.ahead_lifecycle in _BEFORE_RUN:
+                self._move_up()  # what asked for the run is carried out, also where its beginning failed
             process.send(b.LifecycleChanged(to, retry_at_us=retry_at_us if to is Lifecycle.FAILED else None))
 
     def _note_parent_answers(self) -> None:
@@ -381,6 +427,12 @@ class _Run(FrozenStruct, frozen=True):
             self.durable.send(b.LifecycleChanged(step))
 
 
+class _HeldError(Exception):
+    """Somebody has suspended the process, and its code was stopped."""
+
+
+_LOOK_S = 1.0
+"""How often a run looks whether its process was suspended. A worker follows the whole partition instead."""
 _ENVELOPE_BYTES = 2_048
 """An upper bound of the bytes of an entry without its body."""
 _L = Lifecycle
@@ -395,5 +447,6 @@ _WAYS_UP: dict[Lifecycle, tuple[Lifecycle, ...]] = {
     _L.FAILED: _UP,
 }
 """The lifecycles to pass through on the way to ``running``."""
+_BEFORE_RUN = frozenset({_L.CREATED, _L.STARTING, _L.FAILED})
 _BEGINNING = frozenset({_L.CREATED, _L.STARTING})
 """The lifecycles from which ``AgentStarted`` by itself leads to ``running``."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 from weakref import finalize
 
 from seekpoint.consumers import Recovered, Recovery
+from seekpoint.consumers.view.process_summary import waits_of
 from seekpoint.producers.attachment_reads import AttachmentReads
 from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.durable.steps.agent import Agent, Input, Output, OutputT
@@ -85,7 +86,8 @@ class RunStatus(FrozenStruct, frozen=True, kw_only=True):
     node: str | None = None
     """The node that owns the process now; None if nobody does."""
     waits_for: tuple[str, ...] = ()
-    """The keys of the calls that it waits for."""
+    """What it waits for: the keys of its timers, gates, children and effects in doubt; ``signal NAME`` (``receive``),
+    ``start`` or ``retry``."""
     failure: str | None = None
     """The newest exception that left its code: class and message."""
 
@@ -305,7 +307,8 @@ class Client(ControlCalls, AttachmentReads):
         failure = None if state.failure is None else f"{state.failure.type}: {state.failure.message}"
         return RunStatus(
             process_id=process_id, stage=_stage(state), agent=None if identity is None else identity[0],
-            node=state.owner_node, waits_for=tuple(state.waits_for), failure=failure,
+            node=state.owner_node, waits_for=tuple(wait.name for wait in waits_of(state)),
+            failure=failure,
         )  # fmt: skip
 
     async def redrive_failed(
@@ -325,7 +328,8 @@ class Client(ControlCalls, AttachmentReads):
         )
         if not dry_run:
             for one in found:
-                await self.redrive(one.process_id, reason, in_doubt=in_doubt, actor=actor)
+                with suppress(Refused):  # its run goes on since it was listed
+                    await self.redrive(one.process_id, reason, in_doubt=in_doubt, actor=actor)
         return found
 
     # --- schedules
@@ -396,8 +400,8 @@ def _stage(state: State) -> str:
         return "finished"
     if state.degraded is not None:
         return "degraded"
-    if state.is_on_hold:
+    if state.is_on_hold and not is_over(state):
         return "suspended"
-    if state.agent is None and state.submission is not None:
+    if state.agent is None and state.submission is not None and not is_over(state):
         return "submitted"
     return str(state.lifecycle) if state.epoch else "unknown"

@@ -197,9 +197,10 @@ class Node(ControlCalls, HistoryCalls, AppendCalls, ReadCalls, AttachmentReads):
         """Own a process: create it, or claim it and recover. ``async with node.open(id) as process``; leaving releases.
 
         ``take_over`` claims it though its owner looks alive (the owner is fenced); ``wait_s`` keeps trying that long
-        while it looks alive; ``accept_degraded`` accepts that missing entries are lost. ``actor`` and
-        ``correlation_id`` go into every entry written. ``replay`` says how calls are held to what is remembered
-        (``strict``, ``permissive``), ``detail`` how much content is journaled (``full``, ``checkpoint``, ``none``).
+        while it looks alive, or another claim comes first; ``accept_degraded`` accepts that missing entries are lost.
+        ``actor`` and ``correlation_id`` go into every entry written. ``replay`` says how calls are held to what is
+        remembered (``strict``, ``permissive``), ``detail`` how much content is journaled (``full``, ``checkpoint``,
+        ``none``).
 
         ``shared``: do not own it, but write to it beside other nodes, one confirmed entry a call (``SharedProcess``).
         The options about owners do not go with it.

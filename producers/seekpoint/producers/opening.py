@@ -40,6 +40,7 @@ from seekpoint.schemas.errors import (
     OwnerAlive,
     ProcessDegraded,
     ProcessFinished,
+    ProcessSuspended,
     Refused,
     Retryable,
 )
@@ -134,8 +135,9 @@ async def _ended(process: DurableProcess, error: BaseException | None) -> Obliga
         try:
             await stop(process)
         except ObligationStuck as owed:
+            await process.write(error_entry(process, owed, None, None))
             return owed
-    elif not isinstance(error, HandleLost | asyncio.CancelledError):
+    elif not isinstance(error, HandleLost | asyncio.CancelledError | ProcessSuspended):
         from seekpoint.producers.durable.failures.origins import failure_origin, frames_from_own_code
 
         settings = process.settings
@@ -181,27 +183,40 @@ class Opener:
         """Raise ``AlreadyOpen`` if this node has an open handle of the process. A closed handle does not count."""
         if process_id in self._runtime.handles:
             handle = self._runtime.handles[process_id]
-            if handle is None or handle.status is not HandleStatus.CLOSED:
+            if handle is None:
+                what, hint = "the process is being opened on this node", "wait for that open, and use its handle"
+                raise AlreadyOpen(what, process_id=process_id, hint=hint)
+            if handle.status is not HandleStatus.CLOSED:
                 raise AlreadyOpen("the process is open on this node", process_id=process_id)
 
     # --- the claim
     async def claim(self, request: OpenRequest) -> tuple[Handle, Report]:
-        """Claim the process. If it was presumed not to exist and the claim is lost, recover it and claim once more."""
+        """Claim the process. A claim that is lost is tried again for ``wait_s``.
+
+        Without it, once more where the process was presumed not to exist, and where the claim that came first is this
+        node's own: one of which nobody could tell in an outage whether it would arrive.
+        """
         watch = ClaimWatch(request.process_id)
         partition = partition_of(watch.key, self._runtime.reader.partitions)
+        clock = asyncio.get_running_loop().time
+        deadline, may_presume = clock() + request.wait_s, not request.must_exist
         try:
-            for may_presume in (False,) if request.must_exist else (True, False):
-                tail, recovered, presumed = await self._recover_free(request, watch, may_presume)
+            while True:
+                tail, recovered, presumed = await self._recover_free(request, watch, may_presume, deadline)
                 offset, claim_id = await self._send_claim(request, recovered.state, partition, watch.key)
                 try:
                     await self._wait_for(tail, offset + 1)
                 finally:
                     self._runtime.heartbeater.claimed(claim_id)
                 after = watch.folded(recovered.state, offset + 1, self._runtime.reader)
-                if after.owner == claim_id or not presumed or request.is_shared:
+                if after.owner == claim_id:
                     break
-            if after.owner != claim_id:
-                raise _lost(request.process_id, after)
+                is_own = after.owner_boot == self._runtime.identity.boot_id
+                may_wait = clock() < deadline and not request.take_over  # which would fence who came first
+                if request.is_shared or not (presumed or is_own or may_wait):
+                    raise _lost(request.process_id, after)
+                may_presume = False
+                tail.detach(watch)
         except BaseException:
             self._runtime.tailer.detach(watch, partition)
             raise
@@ -259,10 +274,11 @@ class Opener:
 
         return await recover_and_follow(watch, tailer, runtime.reader.partitions, recover, presume, is_owner=True)
 
-    async def _recover_free(self, request: OpenRequest, watch: ClaimWatch, may_presume: bool) -> FollowedRecovery:
+    async def _recover_free(
+        self, request: OpenRequest, watch: ClaimWatch, may_presume: bool, deadline: float
+    ) -> FollowedRecovery:
         """Recover the process as ``_recover`` does, until it may be claimed. Raises why it may not."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.wait_s
         while True:
             found = await self._recover(request, watch, may_presume)
             state = found.recovered.state
@@ -294,11 +310,12 @@ class Opener:
         looks = self._runtime.heartbeater.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
         if looks in (Looks.DEAD, Looks.FREE):
             return None
-        alive = looks is Looks.ALIVE
-        return OwnerAlive(
-            "the process's owner looks alive" if alive else "the process's owner was not watched long enough",
-            process_id=process_id, node=state.owner_node, epoch=state.epoch,
-        )  # fmt: skip
+        if looks is Looks.ALIVE:
+            what, hint = "the process's owner looks alive", None
+        else:
+            what, wait_s = "the process's owner was not watched long enough", wait_for_death_s(self._runtime.settings)
+            hint = f"open it with wait_s={wait_s:g}: so long it takes to know; or: seekpoint recover PROCESS_ID --claim"
+        return OwnerAlive(what, process_id=process_id, node=state.owner_node, epoch=state.epoch, hint=hint)
 
 
 def _presumed(request: OpenRequest, watch: ClaimWatch, tail: PartitionTail) -> Recovered | None:
@@ -354,4 +371,7 @@ def _lost(process_id: str, state: State) -> Exception:
         return ProcessFinished("the process was finished meanwhile", process_id=process_id, seq=state.seq)
     if state.degraded is not None:
         return _degraded(process_id, state)
-    return ClaimLost("another claim came first", process_id=process_id, epoch=state.epoch, node=state.owner_node)
+    return ClaimLost(
+        "another claim came first", process_id=process_id, epoch=state.epoch, node=state.owner_node,
+        hint=None if state.owner is not None else "its owner has released the process again: open it again",
+    )  # fmt: skip

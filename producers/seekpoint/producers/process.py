@@ -194,7 +194,8 @@ class Process(
                           hint="return, or raise")  # fmt: skip
         if self.is_open:
             await durable.flush()
-        await durable.end(b.Released(None if reason is None else durable.settings.scrub(reason)))
+        seen = next((one for one in reversed(durable.written.mailbox) if one in durable.mail_seen), None)
+        await durable.end(b.Released(None if reason is None else durable.settings.scrub(reason), seen))
 
     async def finish(self, result: Any = None) -> None:
         """End the process for ever with ``result``; only a gravestone stays. Returns once that is confirmed."""

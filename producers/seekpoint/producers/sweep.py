@@ -26,6 +26,7 @@ from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.runs.schedule_table import TABLE_NAME, ScheduleTable
 from seekpoint.producers.runs.skipped_submissions import SkippedSubmissions, TakenInbox
 from seekpoint.producers.runs.submission_sender import send_submission
+from seekpoint.producers.worker.assessment import Assessment, Next, next_of
 from seekpoint.producers.worker.scheduler import Scheduler
 from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.log.submissions import SubmissionRecord
@@ -42,7 +43,7 @@ _FOUND_MAX = 200
 _WAKING: Mapping[str, frozenset[str]] = {
     "cancel_requested": frozenset({"created", "starting", "running", "awaiting", "suspended", "failed"}),
     "effect_verdict": frozenset({"awaiting"}),
-    "redrive_requested": frozenset({"failed"}),
+    "redrive_requested": frozenset({"awaiting", "failed"}),
     "resume_requested": frozenset({"created", "suspended"}),
     "submitted": frozenset({"created"}),
 }
@@ -144,6 +145,9 @@ class Sweep:
         reason = overdue(one, self._clock_us(), self._margin_us)
         if reason is None or not code.should_run(one):
             return
+        run = Assessment(Next.RUN, one.agent or "")
+        if next_of(state, run, (), self._clock_us()).next is not Next.RUN:
+            return  # nothing can come of the request any more
         logger.error("the sweep wakes %s, which no worker went on with (%s)", seen.process_id, reason)
         self.found[reason] += 1
         await self._send(_submission_of(seen.process_id, state, self._clock_us()))

@@ -15,6 +15,7 @@ import typer
 from owners import Owner
 from seekpoint.console.commands.control import effects, gates
 from seekpoint.console.commands.processes import costs, ps
+from seekpoint.console.render import states
 from seekpoint.console.render.states import process_row, summary_facts
 from seekpoint.console.services.arguments.process_query import ProcessQuery
 from seekpoint.console.services.arguments.time_option import since_us
@@ -158,11 +159,14 @@ def test_ps_lists_what_its_options_say(either: Target, run: Run, options: dict[s
     assert ids(run(ps.ps, either, **options)) == expected
 
 
-def test_ps_shows_why_a_process_does_not_go_on(either: Target, run: Run) -> None:
-    """Its agent, what it waits for until when, its costs, and that no worker has its code."""
+def test_ps_shows_why_a_process_does_not_go_on(either: Target, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its agent, what it waits for until when, its costs, and that no worker has its code; no moment that is past."""
+    assert run(ps.ps, either)["processes"][0]["until"] is None
+    monkeypatch.setattr(states, "now_us", lambda: 0)
     by_id = {one["process_id"]: one for one in run(ps.ps, either)["processes"]}
     waits = by_id["a-waits"]
     assert (waits["agent"], waits["has_worker"], waits["waits_for"]) == ("refund", False, ["gate"])
+    assert waits["awaits"] == ["gate ok:1"]
     assert waits["until"] == "1970-01-03T00:00:00+00:00"
     assert by_id["b-pays"]["in_doubt"] == 1
     assert by_id["c-fails"]["spent"].items() >= {"usd": "0.25", "tokens": "7", "model_calls": "1"}.items()

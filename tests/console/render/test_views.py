@@ -81,11 +81,13 @@ def test_a_row_ends_with_what_a_person_has_to_know(log: MemoryLog) -> None:
     facts = {
         **process_facts("case-17", 0, new_state()), "agent": "refund", "has_worker": False, "on_hold": True,
         "lifecycle": "failed", "error": "KeyError: 'x'", "in_doubt": 2, "waits_for": ["gate", "timer"],
+        "awaits": ["gate ok:1", "timer sleep:1"],
         "until": "2026-11-22T18:00:00+00:00",
     }  # fmt: skip
     called = {**facts, "last_call_kind": "step", "last_call": "refund:1", "since": datetime.now(UTC).isoformat()}
     assert process_row(called)[7:9] == ["step refund:1", "0 s ago"]
-    note = "no worker; on hold; KeyError: 'x'; 2 in doubt; waits for gate, timer until 2026-11-22T18:00:00+00:00"
+    waits = "waits for gate ok:1, timer sleep:1 until 2026-11-22T18:00:00+00:00"
+    note = f"no worker; on hold; KeyError: 'x'; 2 in doubt; {waits}"
     assert (process_row(facts)[2], process_row(facts)[-1]) == ("refund", note)
     quiet: dict[str, Any] = {"has_worker": None, "on_hold": False, "error": None, "in_doubt": 0, "waits_for": []}
     assert process_row({**facts, **quiet})[-1] == process_row({**facts, "finished": True})[-1] == "-"

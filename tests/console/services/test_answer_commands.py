@@ -10,9 +10,11 @@ import pytest
 
 from console_on_memory import on
 from seekpoint.producers import Node, Process, agent
+from seekpoint.producers.node import runtime_of
+from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import Cancelled, JournalUnavailable, ProcessFinished
+from seekpoint.schemas.errors import Cancelled, JournalUnavailable, ProcessFinished, Refused
 from seekpoint.schemas.folding.mailbox import MAILBOX_BYTES_MAX, MAILBOX_ITEMS_MAX
 from shells import Shell
 
@@ -78,8 +80,8 @@ def test_an_accepted_command_is_reported_as_sent(command: tuple[str, ...], seekp
     assert seekpoint("signal", "new", "go", "--in-advance").code == 0
 
 
-async def test_a_node_returns_whether_a_process_accepted_a_signal() -> None:
-    """It waits, or was received; it was refused; nobody can tell any more."""
+async def test_a_node_raises_where_a_mailbox_does_not_take_a_signal() -> None:
+    """It is full, the signal is too large for it, or the process is finished; a control request has room of its own."""
     async with Node.in_memory() as node:
         sent = await node.signal("p", "go")
         assert await node.is_delivered("p", sent)
@@ -87,24 +89,49 @@ async def test_a_node_returns_whether_a_process_accepted_a_signal() -> None:
             await process.receive("go")
             assert await node.is_delivered("p", sent)
             await asyncio.gather(*(node.signal("p", "more") for _ in range(MAILBOX_ITEMS_MAX)))
-            assert not await node.is_delivered("p", await node.signal("p", "late"))
+            for tell in (node.signal, node.approve):
+                with pytest.raises(Refused, match="mailbox is full"):
+                    await tell("p", "late", **({"in_advance": True} if tell == node.approve else {}))
+            await node.cancel("p")
             await process.finish()
-        with pytest.raises(ProcessFinished):
-            await node.is_delivered("p", sent)
+        for told in (node.signal("p", "late"), node.cancel("p"), node.verdict("p", "pay:1", "failed")):
+            with pytest.raises(ProcessFinished, match="nothing reaches it"):
+                await told
         assert not await node.is_delivered("nobody", sent)
-        assert not await node.is_delivered("new", await node.signal("new", "large", "x" * (MAILBOX_BYTES_MAX - 80)))
+        with pytest.raises(Refused, match="mailbox is full"):
+            await node.signal("new", "large", "x" * (MAILBOX_BYTES_MAX - 80))
 
 
-@pytest.mark.parametrize("error", [JournalUnavailable("Kafka is gone"), ProcessFinished("it has ended by it")])
+@agent("waits")
+async def waits(process: Process, _: None) -> str:
+    return (await process.receive("go")).name
+
+
+async def test_a_signal_that_ended_its_process_was_taken() -> None:
+    """Whoever looks only then finds a gravestone; the state of that moment tells."""
+    log = MemoryLog()
+    async with Node.in_memory(log) as owner, Node.in_memory(log) as node:
+        run = asyncio.ensure_future(owner.run(waits, "p"))
+        recover, port = runtime_of(node).recover, runtime_of(node)
+
+        async def late(*given: Any, **how: Any) -> Any:
+            await run
+            return await recover(*given, **how)
+
+        port.recover = late  # type: ignore[method-assign]
+        assert await node.signal("p", "go")
+        assert await run == "go"
+
+
 def test_a_sent_signal_is_reported_though_its_delivery_is_unknown(
-    error: Exception, seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though nobody can look any more: who is told of an error sends it again."""
 
-    async def gone(*_: object) -> bool:
-        raise error
+    async def gone(*_: object, **how: object) -> bool:
+        raise JournalUnavailable("Kafka is gone")
 
-    monkeypatch.setattr(Node, "is_delivered", gone)
+    monkeypatch.setattr(NodeRuntime, "recover", gone)
     assert seekpoint("signal", "p", "go", "--in-advance").code == 0
 
 

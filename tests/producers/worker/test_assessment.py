@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from entry_examples import an_id, claim, external, own
@@ -110,10 +112,65 @@ def test_an_effect_that_only_a_person_can_settle_is_waited_for() -> None:
 
 
 def test_mail_wakes_a_process_that_waits() -> None:
-    """Mail that its code has looked at and left does not wake it again."""
+    """Mail that its code has looked at and left does not wake it again, whoever looks after it then."""
     state = folded(external(b.Signal("wake"), 7), start=WAITS)
     assert assess(state, AGENTS, NOW).next is Next.RUN
-    assert assess(state, AGENTS, NOW, {an_id(7)}).next is Next.WAIT
+    seen = folded(
+        claim(2, 1), own(5, b.LifecycleChanged("running"), epoch=2, claim_id=2),
+        own(6, AWAITING, epoch=2, claim_id=2), own(7, b.Released(None, an_id(7)), epoch=2, claim_id=2),
+        start=state,
+    )  # fmt: skip
+    assert assess(seen, AGENTS, NOW).next is Next.WAIT
+    assert assess(folded(external(b.Signal("later"), 9), start=seen), AGENTS, NOW).next is Next.RUN
+    assert assess(folded(claim(3, 2), start=seen), AGENTS, NOW).next is Next.RUN  # whose owner died
+
+
+def test_a_process_is_cancelled_once() -> None:
+    """A later request stays in the mailbox; a submission that was cancelled before it began is over."""
+    cancel, stopped = external(b.CancelRequested(), 8), (b.CancelAccepted(an_id(8)), b.LifecycleChanged("stopped"))
+    never_began = folded(claim(1), *(own(n, one) for n, one in enumerate((*stopped, b.Released()), 1)), start=SUBMITTED)
+    assert assess(never_began, AGENTS, NOW).next is Next.FORGET
+    ended = after(b.CancelAccepted(None), b.LifecycleChanged("stopping"), b.LifecycleChanged("stopped"))
+    for state in (never_began, ended):
+        assert assess(folded(cancel, start=state), AGENTS, NOW).next is Next.FORGET
+
+
+def test_a_cancelled_process_that_owes_compensations_is_left_to_a_person() -> None:
+    """Another request to cancel changes nothing; a redrive, or the outcome of an effect in doubt, does."""
+    intent = b.EffectIntended("undo/pay:1", 0, "pay", "d", "at_most_once", idempotency_key="case/undo/pay:1")
+    unknown = b.EffectSettled("undo/pay:1", 1, "unknown")
+    stopping = b.CancelAccepted(None), b.LifecycleChanged("stopping")
+    stuck = after(*stopping, intent, unknown, b.LifecycleChanged("failed"))
+    found = assess(stuck, AGENTS, NOW)
+    assert (found.next, found.reason) == (Next.LEAVE, "compensations are still owed")
+    for body, then in (
+        (b.CancelRequested(), Next.LEAVE), (b.Signal("go"), Next.LEAVE), (b.RedriveRequested(), Next.RUN),
+        (b.EffectVerdict("undo/pay:1", "failed"), Next.RUN), (b.EffectVerdict("pay:1", "failed"), Next.LEAVE),
+    ):  # fmt: skip
+        assert assess(folded(external(body, 9), start=stuck), AGENTS, NOW).next is then, body
+
+
+def test_a_run_that_ended_in_doubt_waits_for_the_outcome_alone() -> None:
+    """No timer, child or step of it asks for a run, which would end in the same way."""
+    intent = b.EffectIntended("pay:1", 1, "pay", "d", "at_most_once", idempotency_key="case/pay:1")
+    doubt = intent, b.EffectSettled("pay:1", 1, "unknown"), TIMER, CHILD, b.StepStarted("look:1", 4, "look", "d")
+    error = b.ErrorRecorded("seekpoint.schemas.errors.EffectUnknown", "nobody can tell")
+    state = after(*doubt, AWAITING, error)
+    found = assess(state, AGENTS, 9_000, ended={"p.1"})
+    assert (found.next, found.due_us, found.children) == (Next.WAIT, None, ())
+    for body in (b.EffectVerdict("pay:1", "failed"), b.RedriveRequested(), b.CancelRequested()):
+        assert assess(folded(external(body, 9), start=state), AGENTS, NOW).next is Next.RUN
+    for other in (b.ErrorRecorded("ValueError", "no"), replace(error, call="#5")):  # of an operator, of the code itself
+        assert assess(after(*doubt, AWAITING, other), AGENTS, 9_000).next is Next.RUN
+
+
+def test_a_failed_beginning_is_over_too() -> None:
+    """A submission whose first entry could not be written."""
+    state = folded(
+        claim(1), own(1, b.LifecycleChanged("starting")), own(2, b.LifecycleChanged("running")),
+        own(3, b.LifecycleChanged("failed")), own(4, b.Released()), start=SUBMITTED,
+    )  # fmt: skip
+    assert (state.submission is not None, assess(state, AGENTS, NOW).next) == (True, Next.LEAVE)
 
 
 def test_a_resumed_process_goes_on() -> None:

@@ -92,6 +92,6 @@ async def test_a_commit_that_finds_no_room_does_not_end_the_intake() -> None:
         reading = asyncio.create_task(intake.run())
         await until(lambda: member.commits >= 3)
         assert not reading.done()
-        assert log.watermarks(0).high >= 2
+        assert log.watermarks(0).high == 1, "what exists already is repeated"
         reading.cancel()
         await intake.close()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entry_examples import an_id, any_entry, claim, external, own
-from folding import FINISHED, MISFITTED, OWNED, RELEASED, SIGNAL, folded, verdict
+from folding import FINISHED, GAPPED, MISFITTED, OWNED, RELEASED, SIGNAL, folded, verdict
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
@@ -75,13 +75,32 @@ def test_the_gravestone_has_what_was_spent() -> None:
 
 
 def test_a_state_has_the_times_of_its_first_and_of_its_newest_entry() -> None:
-    """By their writers' clocks, also of an entry that changes nothing else; a skipped entry changes no time."""
+    """By their writers' clocks; a skipped entry changes no time."""
     state = fold(new_state(), 5, claim(1)._replace(ts=-7))
     assert (state.started_us, state.updated_us) == (-7, -7)
     state = fold(state, 6, own(9)._replace(ts=2**63 - 1))
     assert (state.started_us, state.updated_us) == (-7, 2**63 - 1)
     assert fold(state, 6, own(1)._replace(ts=3)) == state
     assert State.from_bytes(state.to_bytes()) == state
+
+
+@pytest.mark.parametrize(
+    ("state", "entry", "outcome"),
+    [
+        (FINISHED, external(b.Signal("late"), 9), Verdict.REFUSED),
+        (folded(external(b.Submitted("a"), 7)), external(b.Submitted("b"), 8), Verdict.REFUSED),
+        (folded(external(b.Signal("go"), 7)), external(b.Signal("go"), 7), Verdict.DUPLICATE),
+        (OWNED, own(1), Verdict.DUPLICATE),
+        (OWNED, claim(9, 0), Verdict.CLAIM_LOST),
+        (OWNED, own(2, claim_id=9), Verdict.FORGED),
+        (RELEASED, own(9), Verdict.STALE),
+        (GAPPED, own(9), Verdict.ABANDONED),
+    ],
+)
+def test_an_entry_that_counts_for_nothing_changes_no_time(state: State, entry: Entry, outcome: Verdict) -> None:
+    """It may be a copy of something old: a new group of workers reads the inbox from its beginning."""
+    assert verdict(state, entry) is outcome
+    assert fold(state, state.offset + 1, entry._replace(ts=5)).updated_us == state.updated_us
 
 
 def test_content_that_does_not_fit_beside_the_result_is_dropped() -> None:

@@ -87,15 +87,11 @@ def test_the_full_state_has_something_in_every_part() -> None:
     bare = new_state()
     same = {name for name in FIELDS.names if getattr(FULL, name) == getattr(bare, name)}
     finished = {"finished", "result_json", "content_dropped"}
+    waiting = {"awaits", "mail_seen"}
     assert same == {
-        *finished,
-        "refused_externals",
-        "shared_version",
-        "shared_json",
-        "submission",
-        "deleted_seq",
+        *finished, *waiting, "refused_externals", "shared_version", "shared_json", "submission", "deleted_seq",
         "owner_deaths",
-    }
+    }  # fmt: skip
 
 
 def test_a_state_comes_back_from_its_bytes() -> None:
@@ -181,7 +177,7 @@ def test_the_hash_ignores_offsets_and_counters() -> None:
     assert noisy.duplicate_entries == FULL.duplicate_entries + 1
 
 
-PLACES = {"offset", "first_offset", "started_us", "updated_us", "lifecycle_us", "attached_at"}
+PLACES = {"offset", "first_offset", "started_us", "updated_us", "lifecycle_us", "attached_at", "awaits"}
 """When and where entries were written: the same history elsewhere has the same hash."""
 
 
@@ -198,6 +194,7 @@ def test_the_hash_tells_every_other_part(name: str) -> None:
         "submission": Submission(bytes(16), "triage", "1"),
         "deleted_seq": 1,
         "owner_deaths": 1,
+        "mail_seen": bytes(16),
     }.get(name)
     setattr(draft, name, getattr(bare, name) if getattr(bare, name) != getattr(draft, name) else other)
     follows = name in {"content_bytes", "mailbox_bytes", "attached_bytes"}

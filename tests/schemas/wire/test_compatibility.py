@@ -61,6 +61,7 @@ ELSEWHERE = {
     *("shared_version", "shared_json"),  # a shared value is a process of its own
     "submission",  # the begin of the agent takes it
     "folds",  # an application's
+    *("awaits", "mail_seen"),  # of a process that waits, and that nobody owns
 }
 
 

@@ -66,8 +66,8 @@ def test_a_record_without_a_value_is_no_entry() -> None:
 def envelope(body: bytes) -> bytes:
     """Return a record with a valid envelope, followed by ``body``, which includes the branch."""
     whole = encode(own(1, b.Released()))
-    assert whole[-2:] == wire_long(b.BODIES.index(b.Released)) + b"\0"
-    return whole[:-2] + body
+    assert whole[-3:] == wire_long(b.BODIES.index(b.Released)) + b"\0\0"
+    return whole[:-3] + body
 
 
 UPDATE_MANY = wire_long(b.BODIES.index(b.ContextUpdatedMany))

@@ -95,7 +95,10 @@ def call_line(call: CallRecord) -> str:
 def state_line(process_id: str, state: State) -> str:
     """Return where the process stands, on one line."""
     agent = "" if state.agent is None else f"  {state.agent.name} {state.agent.version}"
-    waits = f"  waits for {', '.join(state.waits_for)}" if state.waits_for else ""
+    from seekpoint.consumers.view.process_summary import waits_of
+
+    waiting = ", ".join(wait.name for wait in waits_of(state))
+    waits = f"  waits for {waiting}" if waiting else ""
     return clean(f"{process_id}{agent}  {'finished' if state.finished else state.lifecycle}{waits}")
 
 

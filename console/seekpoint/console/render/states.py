@@ -16,7 +16,7 @@ from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.errors import FoldUnavailable
 from seekpoint.schemas.folds import registered
 from seekpoint.schemas.state.process_state import COUNTERS, State
-from seekpoint.schemas.values.clock import iso_time
+from seekpoint.schemas.values.clock import iso_time, now_us
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
@@ -80,8 +80,9 @@ def summary_facts(
         "on_hold": summary.on_hold,
         "has_worker": has_worker,
         "waits_for": list(summary.waits_for),
+        "awaits": list(summary.awaits or summary.waits_for),
         "since": None if summary.since_us is None else iso_time(summary.since_us),
-        "until": None if summary.until_us is None else iso_time(summary.until_us),
+        "until": None if (until_us := summary.until_us or 0) <= now_us() else iso_time(until_us),
         "in_doubt": summary.in_doubt,
         "error": summary.error,
         "spent": None if summary.spent is None else dict(summary.spent),
@@ -130,7 +131,7 @@ def _notes(facts: Mapping[str, Any]) -> list[str]:
     notes += [f"{facts['in_doubt']} in doubt"] if facts["in_doubt"] and facts["owner_node"] is None else []
     if facts["waits_for"]:
         until = f" until {facts['until']}" if facts["until"] else ""
-        notes.append(f"waits for {', '.join(facts['waits_for'])}{until}")
+        notes.append(f"waits for {', '.join(facts['awaits'])}{until}")
     return notes
 
 
@@ -166,6 +167,8 @@ def _span(seconds: float) -> str:
 
 def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
     """Return a state and its recovery report as plain data: the output of ``seekpoint state --json``."""
+    from seekpoint.consumers.view.process_summary import waits_of
+
     state = found.state
     return {
         "process_id": process_id,
@@ -197,7 +200,8 @@ def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
         "lineage": asdict(state.lineage),
         "in_doubt": list(state.in_doubt),
         "first_in_doubt": state.first_in_doubt,
-        "waits_for": {key: call.kind for key, call in state.waits_for.items()},
+        "waits_for": {wait.name: wait.kind for wait in waits_of(state)},
+        "awaits": [wait.text for wait in waits_of(state)],
         "folds": {name: _folded(state, name) for name in sorted({*state.folds, *registered()})},
         "degraded": None if state.degraded is None else asdict(state.degraded),
         "counters": {name: getattr(state, name) for name in COUNTERS},
@@ -314,8 +318,8 @@ def _notices(facts: Mapping[str, Any]) -> list[str]:
     if facts["in_doubt"]:
         others = f" and {len(facts['in_doubt']) - 1} more" if len(facts["in_doubt"]) > 1 else ""
         lines.append(f"in doubt: {facts['first_in_doubt']}{others}, without an outcome: a resume goes on there")
-    if waits := facts["waits_for"]:
-        lines.append(f"waits for: {', '.join(f'{kind} {key}' for key, kind in waits.items())}")
+    if waits := facts["awaits"]:
+        lines.append(f"waits for: {', '.join(waits)}")
     counted = [f"{count} {name.replace('_', ' ')}" for name, count in facts["counters"].items() if count]
     if counted:
         lines.append(f"noticed: {', '.join(counted)}")

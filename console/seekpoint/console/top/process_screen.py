@@ -80,7 +80,7 @@ def _facts(row: ProcessRow) -> Text:
     shown = {
         "process": row.process_id, "status": row.status, "agent": row.agent, "version": row.version,
         "owner": row.owner_node, "epoch": row.epoch, "entries": row.seq,
-        "last call": call_name(row.last_call_kind, row.last_call), "waits for": ", ".join(row.waits_for),
+        "last call": call_name(row.last_call_kind, row.last_call), "waits for": ", ".join(row.awaits),
         "since": row.since, "until": row.until, "error": row.error, "started": row.started, "changed": row.updated,
         "partition and offset": f"{row.partition}, {row.offset}",
     }  # fmt: skip

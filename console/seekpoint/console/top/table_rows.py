@@ -61,7 +61,7 @@ _AGENTS_MAX = 5
 
 def process_row(one: ProcessRow) -> tuple[Text, ...]:
     """Return the cells of a process."""
-    waits = ", ".join(one.waits_for)
+    waits = ", ".join(one.awaits)
     waits += f" since {short_time(one.since)}" if one.since else ""
     waits += f" until {short_time(one.until)}" if one.until else ""
     if one.error and one.status in ("failed", "degraded"):

@@ -12,7 +12,7 @@ from seekpoint.consumers.view.view_store import Change
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.content_rules import deleted_keys
-from seekpoint.schemas.folding.fold import Verdict, advance, advance_owner_entry
+from seekpoint.schemas.folding.fold import UNCHANGED, Verdict, advance, advance_owner_entry
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.values.json_values import load
@@ -104,7 +104,8 @@ def fold_batch(
         assert one is not None
         if verdict is _SKIPPED:
             continue
-        one.encoded_ts = None if owned is None else owned.encoded_ts
+        if verdict is _APPLIED or verdict not in UNCHANGED:
+            one.encoded_ts = None if owned is None else owned.encoded_ts
         if one.first is None:
             one.first = offset
         one.read_bytes += len(value)

@@ -7,7 +7,7 @@ the write that changes a state replaces its summary. A CRC-32 before it detects 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -17,11 +17,11 @@ from seekpoint.schemas.bodies import Deleted
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.state.calls import Call
+from seekpoint.schemas.state.calls import UNDO, Call
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Summary", "is_open_process", "summary_in", "summary_of", "summary_row"]
+__all__ = ["Summary", "Wait", "is_open_process", "summary_in", "summary_of", "summary_row", "waits_of"]
 
 _ERROR_CHARS_MAX = 200
 
@@ -62,7 +62,9 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Somebody suspended the process, and nobody resumed it since."""
     waits_for: tuple[str, ...] = ()
     """What it waits for: ``timer``, ``gate``, ``child``; ``start`` of a submission and ``retry`` of a failed run at
-    their time; ``signal`` of a process that awaits nothing else."""
+    their time; ``effect`` that a dispatcher or a person settles; ``signal`` of a process that awaits nothing else."""
+    awaits: tuple[str, ...] = ()
+    """The same with their names: the kind and the key of each call, the signal that the code receives."""
     until_us: int | None = None
     """The earliest moment among these, in microseconds since 1970; None: none of them has one."""
     since_us: int | None = None
@@ -112,7 +114,8 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
     unsettled, (values, messages, _, mailbox) = state.unsettled_calls, state.counts
     calls: Collection[Call] = unsettled.values() if unsettled else ()
     may_wait = unsettled or submission is not None or state.lifecycle is _AWAITING or state.lifecycle is _FAILED
-    waits_for, until_us, since_us = _waits(state, calls) if may_wait and not state.finished else ((), None, None)
+    waits = waits_of(state) if may_wait else ()
+    begun = [wait.since_us for wait in waits if type(wait.since_us) is int and wait.since_us > 0]
     return Summary(
         process_id=key.decode(),
         partition=partition,
@@ -134,9 +137,10 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
         version=None if agent is None else agent.version,
         definition=None if agent is None else agent.definition,
         on_hold=state.is_on_hold,
-        waits_for=waits_for,
-        until_us=until_us,
-        since_us=since_us,
+        waits_for=tuple(sorted({wait.kind for wait in waits})),
+        awaits=tuple([wait.text for wait in waits[:_NAMED_MAX]]),
+        until_us=min([wait.until_us for wait in waits if type(wait.until_us) is int], default=None),
+        since_us=min(begun, default=None),
         in_doubt=sum([call.kind not in _MOMENTS and call.status != "stuck" for call in calls]) if calls else 0,
         unsettled=sum([call.kind == "effect" for call in calls]) if calls else 0,
         owed=len(state.owed),
@@ -159,26 +163,56 @@ def is_open_process(key: bytes, state: State) -> bool:
 _SHARED = SHARED_PREFIX.encode()
 _MOMENTS = {"timer": "fires_at_us", "gate": "deadline_us", "child": ""}
 """By the kind of a call that only waits: the fact that has its moment."""
-_FAILED, _AWAITING = Lifecycle.FAILED, Lifecycle.AWAITING
+_FAILED, _AWAITING, _STOPPED = Lifecycle.FAILED, Lifecycle.AWAITING, Lifecycle.STOPPED
+_NAMED_MAX = 8
+"""How many waits a summary names."""
 
 
-def _waits(state: State, calls: Collection[Call]) -> tuple[tuple[str, ...], int | None, int | None]:
-    """Return what the process waits for, the earliest moment among it, and when the oldest of these waits began."""
-    found = [(call.kind, facts.get(_MOMENTS[call.kind]), facts.get("since_us")) for call, facts in _with_facts(calls)]
-    submission, failures = state.submission, state.run_failures
-    if submission is not None and state.agent is None and submission.start_at_us is not None:
-        found.append(("start", submission.start_at_us, state.started_us))
-    if failures is not None and failures.retry_at_us is not None and state.lifecycle is _FAILED:
-        found.append(("retry", failures.retry_at_us, state.lifecycle_us))
-    if not found:
-        return (("signal",), None, state.lifecycle_us or None) if state.lifecycle is _AWAITING else ((), None, None)
-    moments = [moment for _, moment, _ in found if type(moment) is int]
-    begun = [since for _, _, since in found if type(since) is int and since > 0]
-    return tuple(sorted({kind for kind, _, _ in found})), min(moments, default=None), min(begun, default=None)
+class Wait(NamedTuple):
+    """One thing that a process waits for."""
+
+    kind: str
+    name: str
+    """The key of a call; of anything else its text."""
+    until_us: Any = None
+    since_us: Any = None
+
+    @property
+    def text(self) -> str:
+        """Return the kind and the name."""
+        return self.name if self.kind in _NAMELESS else f"{self.kind} {self.name[:_ERROR_CHARS_MAX]}"
 
 
-def _with_facts(calls: Collection[Call]) -> list[tuple[Call, Mapping[str, Any]]]:
-    return [(call, call.facts) for call in calls if call.kind in _MOMENTS]
+_NAMELESS = frozenset({"signal", "start", "retry"})
+
+
+def waits_of(state: State) -> list[Wait]:
+    """Return what a process waits for, with names, moments and since when; the times are what the journal says.
+
+    A process that has ended waits for nothing, whatever its code left open, but a failed one that is tried again.
+    """
+    submission, failures, lifecycle = state.submission, state.run_failures, state.lifecycle
+    if state.finished or lifecycle is _STOPPED:
+        return []
+    if lifecycle is _FAILED:
+        due_us = None if failures is None or state.redrive is not None else failures.retry_at_us
+        return [] if due_us is None else [Wait("retry", "retry", due_us, state.lifecycle_us)]
+    if submission is not None and state.agent is None:
+        due_us = submission.start_at_us
+        return [] if due_us is None else [Wait("start", "start", due_us, state.started_us)]
+    waits: list[Wait] = []
+    in_doubt = lifecycle is _AWAITING and state.ended_in_doubt
+    for key, call in state.unsettled_calls.items():
+        if state.cancelled is not None and not key.startswith(UNDO):
+            continue  # only its compensations still run
+        if call.kind in _MOMENTS and not in_doubt:
+            facts = call.facts
+            waits.append(Wait(call.kind, key, facts.get(_MOMENTS[call.kind]), facts.get("since_us")))
+        elif call.kind == "effect" and lifecycle is _AWAITING:
+            waits.append(Wait("effect", key, None, state.lifecycle_us))
+    if not waits and lifecycle is _AWAITING:
+        waits.append(Wait("signal", state.awaits or "signal", None, state.lifecycle_us))
+    return waits
 
 
 # --- in the view ------------------------------------------------------------------------------------------------------

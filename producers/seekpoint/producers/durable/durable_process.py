@@ -47,6 +47,8 @@ class DurableProcess:
         self.options = options
         self.exit: BaseException | None = None
         """What has left a task of its code and the event loop: the run fails by it."""
+        self.mail_seen: Collection[bytes] = ()
+        """The mail that the code has looked at: what it leaves in the mailbox asks for no further run."""
         self.model: str | None = None
         """The model that the requests of this run name instead of their own; None: their own."""
         self.task = asyncio.current_task()

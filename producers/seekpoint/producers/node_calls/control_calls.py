@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.schemas.bodies import (
     Body,
+    CancelRequested,
     EffectRevoked,
     EffectVerdict,
     ErrorRecorded,
     RedriveRequested,
     ResumeRequested,
+    Signal,
     SuspendRequested,
 )
-from seekpoint.schemas.errors import ProcessFinished
+from seekpoint.schemas.bodies.entry import new_id
+from seekpoint.schemas.errors import ProcessFinished, Refused, SeekpointError
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
 
@@ -22,10 +26,13 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recovery import Recovery
     from seekpoint.consumers.recovery.recovery_report import Recovered
     from seekpoint.producers.writer.externals import Externals
+    from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.log.log_ports import LogReader
 
 __all__ = ["ControlCalls", "ControlPort"]
+
+logger = logging.getLogger("seekpoint.producers")
 
 
 class ControlPort(Protocol):
@@ -66,12 +73,37 @@ class ControlCalls:
         actor: str | None = None,
         signal_id: bytes | None = None,
     ) -> bytes:
-        """Send a signal, from anywhere, to a process that may not exist yet. Its id; once it is in the log.
+        """Send a signal, from anywhere, to a process that may not exist yet. Its id; once it is in the mailbox.
 
-        The same ``signal_id`` twice is delivered once. A full mailbox refuses it: ``is_delivered`` tells. Raises
-        ``UnserializableValue``, ``LimitExceeded``, ``AppendTimeout``.
+        The same ``signal_id`` twice is delivered once. Raises ``Refused`` where the mailbox is full,
+        ``ProcessFinished``, ``UnserializableValue``, ``LimitExceeded``, ``AppendTimeout``.
         """
-        return await self._port.externals.signal(process_id, name, payload, actor, signal_id)
+        body = Signal(name, dump(payload, await self._limits(), True))
+        return await self._tell(process_id, body, actor, signal_id)
+
+    async def _tell(self, process_id: str, body: Body, actor: str | None, entry_id: bytes | None = None) -> bytes:
+        """Append mail; return its id once the mailbox has it, and raise if the mailbox did not take it."""
+        sent_id, port = entry_id or new_id(), self._port
+        offset = await port.externals.append(process_id, body, actor, sent_id)
+        try:
+            state = (await port.recover(process_id, missing_ok=True)).state
+            if state.finished:  # perhaps since then: its mailbox is gone, so the state of that moment tells
+                state = (await port.recover(process_id, missing_ok=True, at_offset=offset)).state
+        except SeekpointError as exc:
+            logger.info("%s: nobody can tell whether its mailbox took what was sent: %s", process_id, exc)
+            return sent_id
+        if state.offset < offset or sent_id in state.remembered or sent_id in state.mailbox:
+            return sent_id  # or an open transaction of somebody else hides it still
+        if state.finished:
+            raise ProcessFinished("the process is finished: nothing reaches it any more", process_id=process_id)
+        raise Refused(
+            "the process's mailbox is full: nothing was delivered", process_id=process_id,
+            hint="send it again once its owner has emptied the mailbox: seekpoint state PROCESS_ID",
+        )  # fmt: skip
+
+    async def _limits(self) -> Limits:
+        limits: Limits = await self._port.in_thread(lambda: self._port.reader.limits)
+        return limits
 
     async def is_delivered(self, process_id: str, signal_id: bytes) -> bool:
         """Whether what a process was told lies in its mailbox, or was taken out of it; False where there was no room.
@@ -101,8 +133,8 @@ class ControlCalls:
 
         Reads the state first, and answers by the gate's key. Raises ``UnknownProcess``, ``ProcessFinished``, and
         ``GateNotOpen``, also where the gate was answered already. ``in_advance`` sends it without a look: to a gate, or
-        a process, that is still to come, or by somebody who may not read the journal. A mailbox full
-        of signals has no room for it then, unless ``gate`` is an open gate's key; ``is_delivered`` tells.
+        a process, that is still to come. A mailbox full of signals refuses it then, unless ``gate`` is an open gate's
+        key.
         """
         return await self._answer(process_id, gate, _verdict(True, self._scrubbed(reason), payload), actor, in_advance)
 
@@ -133,12 +165,13 @@ class ControlCalls:
     async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
         """Ask a process to stop: its agent's next call, or what it waits for, raises ``Cancelled``; then it takes back
         what it owes, and is stopped. The request's id, once it is in the log."""
-        return await self._port.externals.cancel(process_id, self._scrubbed(reason), actor)
+        return await self._tell(process_id, CancelRequested(self._scrubbed(reason)), actor)
 
     async def suspend(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
         """Put a process on hold: nobody runs it before ``resume``; the request's id, once it is in the log.
 
-        A worker stops a run under way at once, as a crash would. A run of ``node.run`` goes on to its end.
+        A worker stops a run under way at once, as a crash would. So does ``node.run``, within a second, and raises
+        ``ProcessSuspended``.
         """
         body = SuspendRequested(self._scrubbed(reason))
         return await self._port.append_external(process_id, body, actor=actor)
@@ -162,13 +195,16 @@ class ControlCalls:
         that its policy or its class calls final, at the only call); of another one it must be known that nothing was
         done, as a person may have said. Else ``Refused``; the history is read for it. With ``dry_run`` nothing is sent.
 
-        The request of a process that does neither fail nor wait has no effect before it does.
+        Raises ``UnknownProcess``, and ``Refused`` for a process whose run neither failed nor waits.
         """
+        from seekpoint.producers.runs.failed_runs import run_to_redrive
+
         keys = [effects] if isinstance(effects, str) else list(dict.fromkeys(effects))
+        state = (await self._port.recover(process_id)).state
+        run_to_redrive(process_id, state)
         if keys:
             from seekpoint.producers.durable.failures.redriven_calls import check_effects
 
-            state = (await self._port.recover(process_id)).state
             await check_effects(
                 self._port.recovery.entries(process_id, kinds=[ErrorRecorded.KIND]), process_id, state, keys
             )
@@ -193,11 +229,11 @@ class ControlCalls:
         Its owner settles the effect by it: at once if it waits, else when it comes to it again. ``idempotency_key``
         makes sure that it is the effect that is meant, after a rewind too. The verdict's id, once it is in the log.
         """
-        text = dump(output, await self._port.in_thread(lambda: self._port.reader.limits), True)
+        text = dump(output, await self._limits(), True)
         body = EffectVerdict(
             key=key, outcome=outcome, output=text, reason=self._scrubbed(reason), idempotency_key=idempotency_key
         )  # fmt: skip
-        return await self._port.append_external(process_id, body, actor=actor)
+        return await self._tell(process_id, body, actor)
 
     async def revoke(
         self, process_id: str, key: str, reason: str | None = None, *, actor: str | None = None, dry_run: bool = False

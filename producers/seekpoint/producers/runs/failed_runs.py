@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from seekpoint.consumers.recovery.open_processes import open_states
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.view.process_summary import Summary
+from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
@@ -39,6 +40,18 @@ class FailedRun(FrozenStruct, frozen=True, kw_only=True):
             runs_failed=0 if failures is None else failures.count,
             in_doubt=sum(call.status == "started" and call.kind in _IN_DOUBT for call in state.calls.values()),
         )  # fmt: skip
+
+
+def run_to_redrive(process_id: str, state: State) -> FailedRun:
+    """Return the run of a process that failed, or that waits. Raises ``Refused`` if it has none."""
+    found = FailedRun.of(process_id, state, may_wait=True)
+    if found is None:
+        raise Refused(
+            "the run of the process neither failed nor waits, nothing was sent",
+            process_id=process_id, lifecycle=str(state.lifecycle),
+            hint="seekpoint state PROCESS_ID shows what it waits for",
+        )  # fmt: skip
+    return found
 
 
 def failed_runs(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from contextvars import ContextVar
 
-from seekpoint.producers.agent_run import RECORDED, run_opened
+from seekpoint.producers.agent_run import RECORDED, mark_cut_off, run_opened
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node_runtime import NodeRuntime
@@ -44,6 +44,8 @@ _running: ContextVar[ProcessRun | None] = ContextVar("seekpoint_running", defaul
 """The run whose code runs: its tasks and threads inherit it."""
 
 _AGAIN_S, _AGAIN_MAX_S = 1.0, 60.0
+_STOPS_MAX = 8
+"""After how many stops in a row a run fails: about two minutes."""
 _OPENINGS_MAX = 32
 """How many processes are opened at once. After a crash the first of many runs goes on before the last one is open."""
 
@@ -68,8 +70,6 @@ class ProcessRun:
         self.is_idle = False
         """Whether its code was known to wait when it was parked."""
         self.is_suspended = False
-        self.seen: Collection[bytes] = frozenset()
-        """The mail that the code had looked at, and left, when the run was parked."""
         self.idle_since_s: float | None = None
         self.idle_seq = -1
         self.idle_mail: frozenset[bytes] = frozenset()
@@ -124,7 +124,7 @@ class ProcessRuns:
             await self._executed(run)
         finally:
             del self._runs[process_id]
-            if run.pause_s is None and (run.again_s is None or run.process is not None):
+            if run.pause_s is None and run.again_s is None:
                 self._stopped_early.pop(process_id, None)
             self._on_over(run)
 
@@ -152,7 +152,7 @@ class ProcessRuns:
     def _note_error(self, run: ProcessRun, error: Exception) -> None:
         """An error of the code is in the journal. Any other one lets the run go on later."""
         process_id, line = run.ready.process_id, error_line(error, self._runtime.settings)
-        if run.process is not None and (not isinstance(error, Retryable) or isinstance(error, EffectHeld)):
+        if run.process is not None and (not _is_outside(error) or run.process.written.lifecycle is Lifecycle.FAILED):
             logger.info("%s failed: %s", process_id, line)
             self.failed += 1
             if isinstance(error, OwnersDied):
@@ -199,12 +199,27 @@ class ProcessRuns:
                 logger.warning("run %s of agent %s goes on; owners that died: %d", process_id, agent.name, deaths)
             else:
                 run_logger.info("run %s of agent %s begins here", process_id, agent.name)
+            calls = len(process.written.calls)
             retry_failed = process.written.lifecycle is Lifecycle.FAILED or process.written.redrive is not None
             try:
                 await run_opened(process, agent, RECORDED, retry_failed=retry_failed)
             except asyncio.CancelledError:
                 await self._mark_cut_off(run, process)
                 raise
+            except Retryable as exc:
+                self._count_stop(process, calls, exc)
+                raise
+
+    def _count_stop(self, process: Process, calls: int, error: Retryable) -> None:
+        """Let a run fail that was stopped too often in a row by an error that may be tried again, without a new call.
+
+        Its process could be opened each time, so the log is not what fails: trying for ever helps nobody.
+        """
+        if len(process.written.calls) > calls:
+            self._stopped_early.pop(process.process_id, None)
+        if self._stopped_early.get(process.process_id, 0) >= _STOPS_MAX - 1 and process.is_open and _is_outside(error):
+            with suppress(SeekpointError):
+                durable_side(process).send(b.LifecycleChanged(Lifecycle.FAILED))
 
     async def _mark_cut_off(self, run: ProcessRun, process: Process) -> None:
         """Write that the process is running if its code may have been cut off between two waits.
@@ -219,9 +234,8 @@ class ProcessRuns:
             await durable.release_children()
             run.is_idle = was_idle and not handle.pending and handle.acknowledged_seq == run.idle_seq
         finally:
-            if not run.is_idle and durable.ahead_lifecycle is Lifecycle.AWAITING:
-                with suppress(SeekpointError):
-                    durable.send(b.LifecycleChanged(Lifecycle.RUNNING))
+            if not run.is_idle:
+                await mark_cut_off(durable)
 
     def has_progressed(self, process_id: str) -> bool:
         """Whether a call of the process ended since its owners died."""
@@ -264,7 +278,9 @@ class ProcessRuns:
 
     @staticmethod
     def _park(run: ProcessRun, state: State) -> None:
-        run.is_parked, run.seen = True, frozenset(state.mailbox)
+        run.is_parked = True
+        if run.process is not None:
+            durable_side(run.process).mail_seen = frozenset(state.mailbox)
         run.task.cancel()
 
     def _is_idle(self, run: ProcessRun, state: State, grace_s: float) -> bool:
@@ -279,9 +295,12 @@ class ProcessRuns:
             run.idle_since_s, run.idle_seq, run.idle_mail = now_s, state.seq, mail
         if now_s - run.idle_since_s < grace_s:
             return False
-        found = assess(state, self._agents, self._runtime.clock.now_us(), state.mailbox.keys(), is_idle=True)
-        due_us = durable_side(run.process).waiting.due_us  # also that of a receive with a limit, which no entry has
-        return found.next is Next.WAIT and due_us in (None, found.due_us)
+        found = assess(state, self._agents, self._runtime.clock.now_us(), is_idle=True)
+        waiting = durable_side(run.process).waiting
+        if waiting.elsewhere and grace_s:
+            return False
+        # Also the moment of a receive with a limit counts, which no entry has.
+        return found.next is Next.WAIT and waiting.due_us in (None, found.due_us)
 
     # --- the end
     def end_drain(self) -> None:
@@ -302,6 +321,11 @@ class ProcessRuns:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_outside(error: BaseException) -> bool:
+    """Whether the run was stopped by what may be over soon, and did not fail."""
+    return isinstance(error, Retryable) and not isinstance(error, EffectHeld)
 
 
 class _NotNowError(Exception):

@@ -214,7 +214,7 @@ class Responsibility:
         elif mail_at > state.offset:
             watch.stale[process_id] = mail_at
         else:
-            self._file(watch, process_id, state, run.seen, run.pause_s)
+            self._file(watch, process_id, state, run.pause_s)
 
     def _enqueue(
         self, process_id: str, found: Assessment, ended: frozenset[str] = frozenset(), is_last_try: bool = False
@@ -237,14 +237,7 @@ class Responsibility:
         if waits is not None:
             self._enqueue(parent_id, waits, frozenset([child_id]))
 
-    def _file(
-        self,
-        watch: PartitionWatch,
-        process_id: str,
-        state: State,
-        seen: Collection[bytes] = frozenset(),
-        pause_s: float | None = None,
-    ) -> None:
+    def _file(self, watch: PartitionWatch, process_id: str, state: State, pause_s: float | None = None) -> None:
         """Note what is to be done about a process, as of its recovered state. ``pause_s``: a run waits so long."""
         if watch.is_outdated(process_id, state):
             return  # what came is assessed next
@@ -252,7 +245,7 @@ class Responsibility:
         if owner is not None and not self._is_free(owner):
             watch.set_owner(process_id, owner)
             return
-        found = assess(state, self._agents, self._runtime.clock.now_us(), seen)
+        found = assess(state, self._agents, self._runtime.clock.now_us())
         watch.file(process_id, found)
         if found.next is not Next.RUN:
             return

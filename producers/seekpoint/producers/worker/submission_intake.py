@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -35,6 +35,7 @@ _POLL_S = 0.2
 _QUIET_S = 1.0
 """How long the thread polls before it tells the event loop that nothing has come: each time costs the loop."""
 _AGAIN_S = 1.0
+_EXISTING_S = 2.0
 _LOOK_S = 15.0
 """How often the intake looks for transactions that hide submissions."""
 
@@ -60,6 +61,8 @@ class SubmissionIntake:
         self._looked_at_s = 0.0
         self._hidden: dict[int, int | None] = {}
         """By partition: from where a transaction hid submissions at the last look."""
+        self._is_behind, self._made_ms = True, time.time_ns() // 1_000_000
+        """Whether the inbox was never read to its end. A new group reads all that was ever submitted."""
         self.taken = 0
         """How many submissions were written to the journal."""
         self.polls = 0
@@ -89,6 +92,8 @@ class SubmissionIntake:
             self.is_joined = self._member.is_joined
             if records:
                 await self._take(records)
+            elif self.is_joined and self._assigned:
+                self._is_behind = False
 
     def _poll(self) -> list[Record]:
         """Poll until something has come or changed, or a second is over."""
@@ -105,6 +110,10 @@ class SubmissionIntake:
         A commit that fails costs another member a second reading, and the next one covers it.
         """
         entries = [(record, *entry) for record in records if (entry := await self._entry_of(record)) is not None]
+        old = [one.process_id for record, one, _ in entries if self._is_behind and record.timestamp_ms < self._made_ms]
+        if old:
+            existing = await self._runtime.in_thread(partial(self._existing, old))
+            entries = [entry for entry in entries if entry[1].process_id not in existing]
         self.is_writing = True
         await asyncio.gather(*(self._process(*entry) for entry in entries))
         self.is_writing = False
@@ -132,6 +141,21 @@ class SubmissionIntake:
             elif offset is not None:
                 self._looked_at_s = 0.0  # it may end at once: the next look tells
             self._hidden[partition] = offset
+
+    def _existing(self, process_ids: Sequence[str]) -> Collection[str]:
+        """Return which processes of an older part of the inbox began, or are submitted: it is not repeated for them.
+
+        Where a look takes long, as it does without a view, it is the last one: what is repeated is refused anyway.
+        """
+        began_s = time.monotonic()
+        try:
+            recovered = self._runtime.recovery.blocking.recover_many(process_ids)
+        except SeekpointError as exc:
+            logger.info("submissions are repeated, since nobody can tell which of them are known: %s", exc)
+            return ()
+        self._is_behind = time.monotonic() - began_s < _EXISTING_S
+        states = {process_id: found.state for process_id, found in recovered.items()}
+        return [one for one, state in states.items() if state.finished or state.run_identity is not None]
 
     def _commit(self, ends: Mapping[int, int]) -> None:
         for partition, offset in ends.items():

@@ -16,7 +16,6 @@ from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.manifest import refuse_older_format
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.values.clock import now_us
-from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
 from seekpoint.schemas.wire.codec import encode_within, is_entry
 
@@ -38,17 +37,6 @@ class Externals:
         self._executor = executor
         self._outbox = outbox
         self._tracer = tracer
-
-    async def signal(
-        self, process_id: str, name: str, payload: Any, actor: str | None, signal_id: bytes | None
-    ) -> bytes:
-        """Append a signal; return its id."""
-        body = b.Signal(name, dump(payload, self._reader.limits, True))
-        return await self.send(process_id, body, actor, signal_id)
-
-    async def cancel(self, process_id: str, reason: str | None, actor: str | None) -> bytes:
-        """Append a request to stop; return its id."""
-        return await self.send(process_id, b.CancelRequested(reason), actor)
 
     async def send(
         self, process_id: str, body: b.Body, actor: str | None = None, entry_id: bytes | None = None

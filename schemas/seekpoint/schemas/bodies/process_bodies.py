@@ -144,6 +144,7 @@ class Released(Body, frozen=True):
     KIND = "released"
     OWNERSHIP = True
     reason: str | None = None
+    mail_seen: bytes | None = None
 
 
 class Finished(Body, frozen=True):

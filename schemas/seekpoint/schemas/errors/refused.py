@@ -109,7 +109,7 @@ class IllegalCall(Refused):
 class AlreadyOpen(Refused):
     """The process is already open on this node. A process has one handle at a time."""
 
-    hint = "use the handle there is, or leave its `async with` first"
+    hint = "use the handle there is, or leave its `async with` first; if an agent runs as it, wait, or suspend it"
 
 
 class OwnerAlive(Refused):

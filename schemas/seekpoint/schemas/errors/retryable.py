@@ -106,7 +106,7 @@ class CheckpointTimeout(Retryable):
 class ClaimLost(Retryable):
     """Another node's claim came first in the log."""
 
-    hint = "the other node owns the process now; open again only if it should not"
+    hint = "the other node owns the process now: wait for it (wait_s=), or fence it (take_over=True)"
     node: str | None = None
 
 

@@ -43,6 +43,7 @@ Rule: TypeAlias = Callable[[Draft, Any, Limits], Misfit]
 
 EFFECT_POLICIES = ("refused", "recorded", "live")
 """What may become of an effect of a fork that no record answers."""
+_REASON_CHARACTERS_MAX = 200
 _NO_CONTENT: Misfit = "illegal_content", "no content of a process, or beyond the limits of one value"
 """A fixed text. The detail is part of the state, and a library's own message may differ between its versions."""
 
@@ -132,6 +133,9 @@ def _change_lifecycle(draft: Draft, body: b.LifecycleChanged, limits: Limits) ->
     if not may_follow(draft.lifecycle, body.to):
         return "illegal_transition", f"{draft.lifecycle} does not lead to {body.to[:40]}"
     draft.lifecycle, draft.lifecycle_us = Lifecycle(body.to), draft.updated_us
+    draft.awaits = (
+        body.reason[:_REASON_CHARACTERS_MAX] if body.reason and draft.lifecycle is Lifecycle.AWAITING else None
+    )
     if draft.lifecycle is Lifecycle.RUNNING and draft.hold is not None and draft.hold.action == "resume":
         draft.hold = None  # the request is carried out
     if draft.lifecycle is Lifecycle.RUNNING:

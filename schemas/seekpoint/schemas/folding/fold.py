@@ -33,6 +33,7 @@ from seekpoint.schemas.wire.codec import OwnerEntry
 
 __all__ = [
     "SHARED_PREFIX",
+    "UNCHANGED",
     "Verdict",
     "advance",
     "advance_owner_entry",
@@ -74,12 +75,17 @@ def advance(draft: Draft, offset: int, entry: Entry, limits: Limits = DEFAULT_LI
     """Fold ``entry`` into ``draft`` in place and return its outcome."""
     if offset <= draft.offset:
         return Verdict.SKIPPED
+    before_us = draft.updated_us
     draft.offset, draft.updated_us = offset, entry.ts
     if draft.first_offset is None:
-        draft.first_offset, draft.started_us = offset, entry.ts
+        draft.first_offset, draft.started_us, before_us = offset, entry.ts, entry.ts
     if entry.seq is None:
-        return _EXTERNALS.get(type(entry.body), _deliver)(draft, entry, limits)
-    return _admit_owner(draft, entry, entry.seq, limits)
+        verdict = _EXTERNALS.get(type(entry.body), _deliver)(draft, entry, limits)
+    else:
+        verdict = _admit_owner(draft, entry, entry.seq, limits)
+    if verdict is not _APPLIED and verdict in UNCHANGED:
+        draft.updated_us = before_us  # it may be much older: a new group of workers reads the inbox again
+    return verdict
 
 
 def advance_owner_entry(
@@ -103,6 +109,18 @@ def advance_owner_entry(
     return _admit_seq(draft, seq, body, limits)
 
 
+UNCHANGED = frozenset(
+    {
+        Verdict.SKIPPED,
+        Verdict.STALE,
+        Verdict.DUPLICATE,
+        Verdict.FORGED,
+        Verdict.ABANDONED,
+        Verdict.CLAIM_LOST,
+        Verdict.REFUSED,
+    }
+)
+"""The outcomes of entries that count for nothing: such an entry does not move the time of the newest one."""
 _APPLIED = Verdict.APPLIED  # an attribute access on an enum class costs a tenth of a microsecond
 
 
@@ -157,6 +175,7 @@ def try_apply(draft: Draft, seq: int, body: b.Body, limits: Limits = DEFAULT_LIM
 
 def _release(draft: Draft, body: b.Released, limits: Limits) -> Misfit:
     draft.owner = draft.owner_node = draft.owner_boot = None
+    draft.mail_seen = body.mail_seen
     return None
 
 
@@ -206,7 +225,7 @@ def _claim(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     draft.epoch += 1
     if draft.owner_boot not in (None, body.boot_id) and (draft.agent is not None or draft.submission is not None):
         draft.owner_deaths += 1
-    draft.owner = entry.id
+    draft.owner, draft.mail_seen = entry.id, None
     draft.owner_node, draft.owner_boot = body.node_id[:TEXT_CHARS_MAX], body.boot_id[:TEXT_CHARS_MAX]
     if body.accept_degraded:
         draft.degraded = None

@@ -16,7 +16,7 @@ import orjson
 
 from seekpoint.schemas.bodies import Deleted, Json
 from seekpoint.schemas.bodies.entry import id_text
-from seekpoint.schemas.errors import JournalMismatch
+from seekpoint.schemas.errors import EffectUnknown, JournalMismatch
 from seekpoint.schemas.folds import Folded, folded
 from seekpoint.schemas.state import state_json as form
 from seekpoint.schemas.state.budget_sums import Budget
@@ -80,9 +80,11 @@ class Draft:
     """The time of the first entry, by its writer's clock, in microseconds since 1970. No rule of the fold depends on a
     time: times are kept for people."""
     updated_us: int = field(0, _WHOLE, form.INTEGER)
-    """The time of the entry at ``offset``."""
+    """The time of the newest entry that changed the state. One that is refused leaves it as it is."""
     lifecycle_us: int = field(0, _WHOLE, form.INTEGER)
     """The time of the entry that set the lifecycle; 0: none has."""
+    awaits: str | None = field(None, _WHOLE, form.text("awaits"), cleared=_AT_THE_END)
+    """The reason that a waiting process has given for it: the signal that its code receives."""
 
     # --- content: what a rewind or a fork restores
     values_json: dict[str, Json] = field(
@@ -123,6 +125,8 @@ class Draft:
     remembered: dict[bytes, None] = field(
         dict, _OWNERSHIP, form.REMEMBERED, always=True, copied="copy", apart=True, cleared=_AT_THE_END
     )
+    mail_seen: bytes | None = field(None, _OWNERSHIP, form.OWNER, cleared=_AT_THE_END)
+    """The newest item of the mailbox that the code of the last owner has looked at and left, as its release says."""
     lineage: Lineage = field(_NO_LINEAGE, _OWNERSHIP, form.LINEAGE, always=True)
     degraded: Degraded | None = field(None, _OWNERSHIP, form.DEGRADED, always=True, cleared=_AT_THE_END)
     agent: AgentRun | None = field(None, _OWNERSHIP, form.AGENT)
@@ -291,6 +295,24 @@ class State(Draft):
         return self.hold is not None and self.hold.action == "suspend"
 
     @property
+    def ended_in_doubt(self) -> bool:
+        """Whether the newest run ended because nobody can tell what became of an effect: only its outcome leads on.
+
+        Of the owner's entries only the release follows that of the exception, unless the code itself recorded it.
+        """
+        failure = self.failure
+        if failure is None or failure.type != _EFFECT_UNKNOWN or self.seq > failure.seq + 1:
+            return False
+        return not any(call.kind == "write" and self.entry_seq(call) == failure.seq for call in self.calls.values())
+
+    @property
+    def unread_mail(self) -> list[MailItem]:
+        """Return the external entries that the code of the last owner has not looked at, oldest first."""
+        items = [*_mailbox_slot.__get__(self).values()]
+        last = next((at for at, item in enumerate(items, 1) if item.id == self.mail_seen), 0)
+        return items[last:]
+
+    @property
     def counts(self) -> tuple[int, int, int, int]:
         """Return the numbers of context values, messages, calls, and items in the mailbox."""
         calls: CallsDraft = _calls_slot.__get__(self)
@@ -434,6 +456,7 @@ class State(Draft):
 _NO_CALLS: Mapping[str, Call] = MappingProxyType({})
 _WAITS = frozenset({"timer", "gate", "child"})
 """Kinds of calls that have no body: while one is open nothing happened that could be in doubt."""
+_EFFECT_UNKNOWN = f"{EffectUnknown.__module__}.{EffectUnknown.__qualname__}"
 _values_slot: Any = Draft.values_json
 _calls_slot: Any = Draft.calls
 _attachments_slot: Any = Draft.attachments

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from seekpoint.console.render.output import emit_json, say
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.services.calls.send_and_confirm import send_and_confirm, user_name
+from seekpoint.console.services.calls.send_and_confirm import user_name, with_node
 
 if TYPE_CHECKING:
     pass
@@ -31,7 +31,7 @@ def cancel(
     state = unfinished_state(target, process_id)
     is_new = state.cancelled is None
     if is_new:
-        send_and_confirm(target.reachable(), process_id, lambda node: node.cancel(process_id, reason, actor=actor))
+        with_node(target.reachable(), lambda node: node.cancel(process_id, reason, actor=actor))
     if json:
         emit_json({"process_id": process_id, "cancelled": True, "sent": is_new, "reason": reason, "actor": actor})
         return

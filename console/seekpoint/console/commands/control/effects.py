@@ -11,7 +11,7 @@ from seekpoint.console.render.output import clean, emit, emit_json, emit_json_li
 from seekpoint.console.render.progress import ReadingProgress, watched
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.services.calls.send_and_confirm import parse_json, send_and_confirm, user_name
+from seekpoint.console.services.calls.send_and_confirm import parse_json, user_name, with_node
 from seekpoint.console.services.facts.effect_details import (
     SETTLED,
     an_effect,
@@ -122,9 +122,8 @@ def resolve(
     outcome = "failed" if succeeded is None else "succeeded"
     reasons = ": ".join(part for part in (failed, reason) if part) or None
     idempotency_key = facts["idempotency_key"] or ""
-    send_and_confirm(
+    with_node(
         target.settings,
-        process_id,
         lambda node: node.verdict(
             process_id, key, outcome, output=output, reason=reasons, actor=actor, idempotency_key=idempotency_key
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +15,6 @@ from seekpoint.console.services.arguments.options import ActorName, AsJson, Proc
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.arguments.time_option import since_us
 from seekpoint.console.services.calls.client_calls import with_client
-from seekpoint.console.services.calls.control_checks import run_to_redrive
 from seekpoint.console.services.calls.send_and_confirm import user_name
 from seekpoint.console.services.histories.process_scan import without_view
 
@@ -53,19 +54,18 @@ def redrive(
         raise typer.BadParameter("an effect is one process's: give its id alone", param_hint="--effect")
     from_us = since_us(since)
     target.reachable()
-    found = (
-        _failed(target, agent, from_us)
-        if failed
-        else [run_to_redrive(one, target.recoverer.recover(one).state) for one in process_ids or ()]
-    )
+    found = _failed(target, agent, from_us) if failed else _named(target, process_ids or ())
     actor = by or user_name("--actor")
 
     async def send(client: Client) -> None:
+        from seekpoint.schemas.errors import Refused
+
         with ReadingProgress("redriving", len(found), "runs") as progress:
             for one in found:
-                await client.redrive(
-                    one.process_id, reason, in_doubt=in_doubt, effects=effect or (), actor=actor, dry_run=dry_run
-                )
+                with suppress(*([Refused] if failed else [])):  # its run goes on since it was listed
+                    await client.redrive(
+                        one.process_id, reason, in_doubt=in_doubt, effects=effect or (), actor=actor, dry_run=dry_run
+                    )
                 progress.advance(1)
 
     if found and (effect or not dry_run):
@@ -77,6 +77,12 @@ def redrive(
     for one in found:
         emit(clean(f"{one.process_id}  {one.failure or ''}".rstrip()))
     say(f"{counted(len(found), 'failed run' if failed else 'run')} {'found' if dry_run else f'redriven, as {actor}'}")
+
+
+def _named(target: CommandTarget, process_ids: Iterable[str]) -> list[FailedRun]:
+    from seekpoint.producers.runs.failed_runs import run_to_redrive
+
+    return [run_to_redrive(process_id, target.recoverer.recover(process_id).state) for process_id in process_ids]
 
 
 def _failed(target: CommandTarget, agent: str | None, from_us: int | None) -> list[FailedRun]:

@@ -8,7 +8,7 @@ import typer
 
 from seekpoint.console.render.output import clean, say
 from seekpoint.console.services.arguments.target import CommandTarget
-from seekpoint.console.services.calls.send_and_confirm import parse_json, send_and_confirm, user_name
+from seekpoint.console.services.calls.send_and_confirm import parse_json, user_name, with_node
 
 if TYPE_CHECKING:
     pass
@@ -33,9 +33,7 @@ def signal(
     value, sender = parse_json(payload, "--payload"), actor or user_name("--actor")
     question = find_question(target, process_id, name, in_advance, may_be_mail=True)
     signal_name = question["gate"] or name
-    signal_id = send_and_confirm(
-        target.reachable(), process_id, lambda node: node.signal(process_id, signal_name, value, actor=sender)
-    )
+    signal_id = with_node(target.reachable(), lambda node: node.signal(process_id, signal_name, value, actor=sender))
     say(clean(f"{process_id}: {signal_name}, as {sender}"))
     if json:
         report_answer(question, signal_id, sender, outcome="signalled", reason=None)

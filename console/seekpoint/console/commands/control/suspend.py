@@ -6,7 +6,7 @@ from seekpoint.console.render.output import clean, emit_json, say
 from seekpoint.console.services.arguments.options import ActorName, AsJson, ProcessId, Reason
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.answer_commands import unfinished_state
-from seekpoint.console.services.calls.send_and_confirm import send_and_confirm, user_name
+from seekpoint.console.services.calls.send_and_confirm import user_name, with_node
 
 __all__ = ["suspend"]
 
@@ -21,7 +21,7 @@ def suspend(
     actor = by or user_name("--actor")
     is_new = not unfinished_state(target, process_id).is_on_hold
     if is_new:
-        send_and_confirm(target.reachable(), process_id, lambda node: node.suspend(process_id, reason, actor=actor))
+        with_node(target.reachable(), lambda node: node.suspend(process_id, reason, actor=actor))
     if json:
         emit_json({"process_id": process_id, "suspended": True, "sent": is_new, "reason": reason, "actor": actor})
     else:

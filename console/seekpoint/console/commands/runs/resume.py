@@ -7,7 +7,7 @@ from seekpoint.console.services.arguments.options import ActorName, AsJson, Proc
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.answer_commands import unfinished_state
 from seekpoint.console.services.calls.control_checks import refuse_running
-from seekpoint.console.services.calls.send_and_confirm import send_and_confirm, user_name
+from seekpoint.console.services.calls.send_and_confirm import user_name, with_node
 
 __all__ = ["resume"]
 
@@ -18,7 +18,7 @@ def resume(
     """End the hold of a process, or let one go on that its budget suspended. A worker goes on with it."""
     actor = by or user_name("--actor")
     refuse_running(process_id, unfinished_state(target, process_id))
-    send_and_confirm(target.reachable(), process_id, lambda node: node.resume(process_id, reason, actor=actor))
+    with_node(target.reachable(), lambda node: node.resume(process_id, reason, actor=actor))
     if json:
         emit_json({"process_id": process_id, "suspended": False, "sent": True, "reason": reason, "actor": actor})
         return

@@ -13,7 +13,7 @@ from seekpoint.console.render.similar_ids import with_similar_ids
 from seekpoint.console.services.arguments.options import ActorName, AsJson, GateName, InAdvance, ProcessId, Reason
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.control_checks import refuse_finished
-from seekpoint.console.services.calls.send_and_confirm import parse_json, send_and_confirm, user_name
+from seekpoint.console.services.calls.send_and_confirm import parse_json, user_name, with_node
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
@@ -50,7 +50,7 @@ def answer_command(help_text: str, *, is_approved: bool) -> Callable[..., None]:
             # find_question has checked that the gate is open.
             return send(process_id, gate_key, payload=said, reason=reason, actor=actor, in_advance=True)
 
-        signal_id = send_and_confirm(target.reachable(), process_id, answer)
+        signal_id = with_node(target.reachable(), answer)
         outcome = "approved" if is_approved else "denied"
         say(clean(f"{process_id}: {gate_key} {outcome}, as {actor}"))
         if json:

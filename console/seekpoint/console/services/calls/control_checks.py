@@ -5,23 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seekpoint.producers.runs.failed_runs import FailedRun
     from seekpoint.schemas.state.process_state import State
-
-
-def run_to_redrive(process_id: str, state: State) -> FailedRun:
-    """Return the run of a process that failed, or that waits. Raises ``Refused`` if it has none."""
-    from seekpoint.producers.runs.failed_runs import FailedRun
-    from seekpoint.schemas.errors import Refused
-
-    found = FailedRun.of(process_id, state, may_wait=True)
-    if found is None:
-        raise Refused(
-            "the run of the process neither failed nor waits, nothing was sent",
-            process_id=process_id, lifecycle=str(state.lifecycle),
-            hint="seekpoint state PROCESS_ID shows what it waits for",
-        )  # fmt: skip
-    return found
 
 
 def refuse_finished(process_id: str, state: State) -> None:

@@ -10,13 +10,11 @@ import typer
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
-    from seekpoint.producers.node_calls.control_calls import ControlCalls
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["parse_json", "send_and_confirm", "sent_and_confirmed", "user_name", "with_node"]
+__all__ = ["parse_json", "user_name", "with_node"]
 
 _T = TypeVar("_T")
-_Sender = TypeVar("_Sender", bound="ControlCalls")
 
 
 def user_name(option: str) -> str:
@@ -65,30 +63,3 @@ def with_node(settings: Settings, call: Callable[[Node], Coroutine[Any, Any, _T]
             return await call(node)
 
     return asyncio.run(run())
-
-
-def send_and_confirm(settings: Settings, process_id: str, call: Callable[[Node], Coroutine[Any, Any, bytes]]) -> bytes:
-    """Send what ``call`` sends, check that the process took it in, and return its id.
-
-    Raises ``Refused`` if the mailbox of the process is full.
-    """
-    return with_node(settings, lambda node: sent_and_confirmed(node, process_id, call))
-
-
-async def sent_and_confirmed(
-    sender: _Sender, process_id: str, call: Callable[[_Sender], Coroutine[Any, Any, bytes]]
-) -> bytes:
-    """Send what ``call`` sends with a node or a client that is there already; as ``send_and_confirm``."""
-    from seekpoint.schemas.errors import ProcessFinished, Refused, Retryable
-
-    sent = await call(sender)
-    try:
-        is_delivered = await sender.is_delivered(process_id, sent)
-    except (ProcessFinished, Retryable):
-        return sent  # it was sent; a failed check is no reason to send it again
-    if not is_delivered:
-        raise Refused(
-            "the process's mailbox is full: nothing was delivered", process_id=process_id,
-            hint="send it again once its owner has emptied the mailbox: seekpoint state PROCESS_ID",
-        )  # fmt: skip
-    return sent

@@ -14,9 +14,7 @@ from seekpoint.console.services.calls.control_checks import (
     refuse_finished,
     refuse_on_hold,
     refuse_running,
-    run_to_redrive,
 )
-from seekpoint.console.services.calls.send_and_confirm import sent_and_confirmed
 from seekpoint.console.web.acting.actions import Action, ActionRequest, ProcessId, process_address, standing
 from seekpoint.console.web.acting.plans import ActionOutcome, Drawn, Link, PlanLine
 
@@ -68,12 +66,7 @@ async def _act(verb: Verb, visit: Visit, request: ControlActionRequest, plan: Pl
     actor, settings = visit.identity.name, visit.parts.target.settings
 
     def send() -> bytes:
-        return with_client(
-            settings,
-            lambda client: sent_and_confirmed(
-                client, request.id, lambda one: verb.send(one, request.id, request, actor)
-            ),
-        )
+        return with_client(settings, lambda client: verb.send(client, request.id, request, actor))
 
     sent = await visit.parts.in_thread(send)
     return ActionOutcome(
@@ -128,6 +121,8 @@ def _resume_lines(process_id: str, facts: dict[str, Any], request: Any) -> Itera
 
 # --- redrive
 def _redrive_facts(process_id: str, state: State) -> dict[str, Any]:
+    from seekpoint.producers.runs.failed_runs import run_to_redrive
+
     found = run_to_redrive(process_id, state)
     return {"failure": found.failure, "runs_failed": found.runs_failed, "in_doubt": found.in_doubt}
 

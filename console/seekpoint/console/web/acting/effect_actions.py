@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta
 
 from seekpoint.console.services.calls.client_calls import plain_value, with_client
-from seekpoint.console.services.calls.send_and_confirm import sent_and_confirmed
 from seekpoint.console.services.facts.effect_details import effect_facts, unresolved_effect
 from seekpoint.console.web.acting.actions import (
     Action,
@@ -72,9 +71,7 @@ async def _act(visit: Visit, request: SettleActionRequest, plan: Planned) -> Act
     def send() -> bytes:
         return with_client(
             visit.parts.target.settings,
-            lambda client: sent_and_confirmed(
-                client, request.id, lambda one: one.verdict(request.id, request.key, request.outcome, **how)
-            ),
+            lambda client: client.verdict(request.id, request.key, request.outcome, **how),
         )
 
     await visit.parts.in_thread(send)

@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from seekpoint.console.render.gate_rows import prompt_text
 from seekpoint.console.services.calls.client_calls import with_client
-from seekpoint.console.services.calls.send_and_confirm import sent_and_confirmed
 from seekpoint.console.web.acting.actions import (
     Action,
     ActionRequest,
@@ -65,11 +64,8 @@ async def _act(is_approved: bool, visit: Visit, request: GateActionRequest, plan
     def send() -> bytes:
         return with_client(
             visit.parts.target.settings,
-            lambda client: sent_and_confirmed(
-                client, request.id,
-                lambda one: one.signal(request.id, key, payload, actor=actor, signal_id=signal_id),
-            ),
-        )  # fmt: skip
+            lambda client: client.signal(request.id, key, payload, actor=actor, signal_id=signal_id),
+        )
 
     await visit.parts.in_thread(send)
     outcome = "approved" if is_approved else "denied"

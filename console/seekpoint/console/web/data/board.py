@@ -90,6 +90,8 @@ class ProcessRow(FrozenStruct, frozen=True, kw_only=True):
     """By the owner's clock, in seconds since 1970."""
     epoch: int
     waits_for: list[str]
+    awaits: list[str]
+    """The same with the names."""
     since: str | None
     """When the oldest of these waits began; None: the journal does not say."""
     until: str | None

@@ -21,7 +21,7 @@ from seekpoint.producers.durable.steps.agent import OutputT
 from seekpoint.producers.durable.steps.agent_values import rebuilt_result
 from seekpoint.producers.durable.waits.children import ChildEnd, ChildFailure
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import AlreadyOpen, Cancelled, ClaimLost, Fenced, OwnerAlive, Retryable
+from seekpoint.schemas.errors import AlreadyOpen, Cancelled, ClaimLost, Fenced, OwnerAlive, ProcessSuspended, Retryable
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.values.json_values import dump, load
 
@@ -33,6 +33,8 @@ logger = logging.getLogger("seekpoint.producers")
 
 _WAIT_S = 5.0
 """How long one attempt waits for a child that another node owns."""
+_SUSPENDED_S = 1.0
+"""After how long to look again whether a suspended child was resumed."""
 
 
 class Child(Generic[OutputT]):
@@ -110,12 +112,10 @@ class Child(Generic[OutputT]):
                     retry_failed=self._is_set_aside,
                 )  # fmt: skip
                 return ChildEnd("succeeded", dump(result, process.limits, True))
-            except (OwnerAlive, AlreadyOpen, ClaimLost, Fenced) as exc:
-                logger.info(
-                    "%s waits: another node owns its child %s: %s", self._process.process_id, self.child_id, exc
-                )
+            except (OwnerAlive, AlreadyOpen, ClaimLost, Fenced, ProcessSuspended) as exc:
+                logger.info("%s waits for its child %s: %s", self._process.process_id, self.child_id, exc)
                 self._process.session.check()
-                await asyncio.sleep(0.05 if isinstance(exc, AlreadyOpen) else 0)
+                await asyncio.sleep(_SUSPENDED_S if isinstance(exc, ProcessSuspended) else 0.05)
             except ChildFailure as exc:
                 return ChildEnd("failed", exact_failure(exc.text))
             except Exception as exc:

@@ -35,6 +35,7 @@ logger = logging.getLogger("seekpoint.producers")
 T = TypeVar("T")
 
 _CALL = "receive"
+_NAME_CHARACTERS_MAX = 180
 _EFFECT_OUTCOMES = frozenset({"evidence", b.EffectVerdict.KIND})
 """The external entries that only the effect takes that they name."""
 
@@ -174,11 +175,12 @@ class _Receive(FrozenStruct, frozen=True):
         waiting = self.process.waiting
         due_us = None if timeout_us is None else self.process.clock.now_us() + timeout_us
         with waiting.in_queue(self.name, self.place):
-            item = await waiting.until(self._mail, due_us)
+            why = "any signal" if self.name is None else f"signal {self.name[:_NAME_CHARACTERS_MAX]}"
+            item = await waiting.until(self._mail, due_us, reason=why)
             while item is not None and (reason := self._misfit(item)) is not None:
                 logger.warning("%s: mail for %s is refused: %s", self.process.process_id, self.place.key, reason)
                 self.process.send(b.AnswerRefused(self.place.key, item.id, reason))
-                item = await waiting.until(self._mail, due_us)
+                item = await waiting.until(self._mail, due_us, reason=why)
             done = self.process.sent(self._received(item))  # before another call looks at the mailbox
         await done
         if item is None:

@@ -113,7 +113,7 @@ class ProcessShared:
     async def watch(self, *, after: int = 0) -> AsyncIterator[Versioned]:
         """Yield each version after ``after`` as this code first got it; of several at once only the newest.
 
-        The process is ``awaiting`` while there is none. Raises ``Cancelled``.
+        The process is ``awaiting`` while there is none; a worker keeps it in memory. Raises ``Cancelled``.
         """
         process = self._process
         following: list[FollowedValue] = []
@@ -135,7 +135,12 @@ class ProcessShared:
         waiting = self._process.waiting
         if not following:
             following.append(self._shared.follow(waiting.wake))
-        state = await waiting.until(partial(following[0].newer, after))
+        waiting.elsewhere += 1
+        try:
+            why = f"shared value {self._shared.name}"
+            state = await waiting.until(partial(following[0].newer, after), reason=why)
+        finally:
+            waiting.elsewhere -= 1
         assert state is not None
         return await self._record(place, digest, versioned(state))
 

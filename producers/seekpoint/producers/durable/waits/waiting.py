@@ -36,6 +36,8 @@ class Waiting:
         """The calls that wait for mail, by its name (None: for any), in the order in which they are served: gates by
         their keys, receives by their places."""
         self._dues: list[int] = []
+        self.elsewhere = 0
+        """How many calls wait for what comes to another process: then the process stays in memory."""
 
     @property
     def due_us(self) -> int | None:
@@ -68,15 +70,17 @@ class Waiting:
         """Let every waiting call look again for what it waits for."""
         self._session.mail_changed.set()
 
-    async def until(self, find: Callable[[], T | None], due_us: int | None = None) -> T | None:
+    async def until(
+        self, find: Callable[[], T | None], due_us: int | None = None, *, reason: str | None = None
+    ) -> T | None:
         """Return the first value of ``find`` that is not None, or None if the log has nothing for it by ``due_us``.
 
-        ``find`` runs whenever the mailbox may have changed. The process is ``awaiting`` meanwhile. Raises
-        ``Cancelled``, and what ended the process for this node.
+        ``find`` runs whenever the mailbox may have changed. The process is ``awaiting`` meanwhile, for this ``reason``.
+        Raises ``Cancelled``, and what ended the process for this node.
         """
         if (value := find()) is not None:
             return value
-        self._move(Lifecycle.RUNNING, Lifecycle.AWAITING)
+        self._move(Lifecycle.RUNNING, Lifecycle.AWAITING, reason)
         timer = None
         if due_us is not None:
             self._dues.append(due_us)
@@ -135,6 +139,6 @@ class Waiting:
                 self._session.check_open()
                 await asyncio.sleep(_RETRY_S)
 
-    def _move(self, before: Lifecycle, after: Lifecycle) -> None:
+    def _move(self, before: Lifecycle, after: Lifecycle, reason: str | None = None) -> None:
         if self._session.ahead_lifecycle is before:
-            self._session.send(b.LifecycleChanged(after))
+            self._session.send(b.LifecycleChanged(after, reason))
