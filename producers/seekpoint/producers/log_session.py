@@ -82,7 +82,7 @@ class LogSession:
         self.entries = services.entries
         self.append_external = services.append_external
         self.in_thread = services.in_thread
-        self.in_body_thread = services.in_body_thread
+        self.body_thread = services.body_thread
         self.shared_value = services.shared
 
     @property

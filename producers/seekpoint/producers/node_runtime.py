@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from concurrent.futures import CancelledError
-from contextvars import copy_context
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.consumers.recovery.threads import Threads
 from seekpoint.producers.attachment_reads import blobs_of, read_attached
 from seekpoint.producers.claims.heartbeater import Heartbeater
+from seekpoint.producers.durable.steps.body_threads import BodyThreads, RunInThread
 from seekpoint.producers.tail.process_reads import ProcessReads
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.tracing.tracing_setting import tracer_of
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader, LogWriter
     from seekpoint.schemas.state.process_state import State
     from seekpoint.schemas.values.attachment_ref import Ref
-
-_BODY_THREADS_MAX = 32
-"""How many plain functions of steps run at once; the next one waits."""
 
 
 class SharedClaims(Protocol):
@@ -92,7 +88,7 @@ class NodeRuntime:
         self.shared_writes: SharedClaims | None = None
         """What holds these claims, once this node has written so."""
         self.threads = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
-        self._body_threads = Threads(max_workers=_BODY_THREADS_MAX, thread_name_prefix="seekpoint-body")
+        self.body_threads = BodyThreads()
         self.metrics = NodeMetrics()
         self.tailer = Tailer(reader, recovery.blocking, self.threads, settings)
         self.outbox = Outbox(
@@ -163,7 +159,7 @@ class NodeRuntime:
             self.recovery.close,
             lambda: asyncio.to_thread(self.reader.close),
             self.threads.close,
-            self._body_threads.close,
+            self.body_threads.close,
         )
 
     def _fail_handles(self) -> None:
@@ -279,22 +275,6 @@ class NodeRuntime:
         """Run a blocking call in the node's own threads."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, call)
 
-    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
-        """Run a user's blocking call in a thread kept for such calls, with the context variables of the caller.
-
-        What no future can carry (``StopIteration``, a cancellation) and what would end the event loop (an exit) is
-        raised as a ``RuntimeError``.
-        """
-        run = copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, _carried, call)
-
-
-def _carried(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except BaseException as exc:
-        if isinstance(exc, Exception) and not isinstance(exc, StopIteration | CancelledError):
-            raise
-        from seekpoint.producers.durable.failures.program_exits import as_failure
-
-        raise as_failure(exc, "the call") from None
+    async def body_thread(self, key: str) -> RunInThread:
+        """Wait until a thread is free for a user's blocking function; return what runs it there."""
+        return await self.body_threads.take(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.producers.durable.session import Journal
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.durable.session import SharedValue
     from seekpoint.producers.durable.steps.agent import Agent
+    from seekpoint.producers.durable.steps.body_threads import RunInThread
     from seekpoint.producers.tracing.tracer import Tracer
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.producers.writer.confirmer import Confirmer
@@ -125,6 +126,6 @@ class NodeServices(Journal, Protocol):
         """Erase from the blob store what a process held before a deletion; return how many attachments that were."""
         ...
 
-    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
-        """Run a user's blocking call in a thread kept for such calls."""
+    async def body_thread(self, key: str) -> RunInThread:
+        """Wait until a thread is free for a user's blocking function; return what runs it there."""
         ...

@@ -64,7 +64,7 @@ class DurableProcess:
         self.sent = session.sent
         self.hold = session.hold
         self.drop_held = session.drop_held
-        self.in_body_thread = session.in_body_thread
+        self.body_thread = session.body_thread
 
     # --- state
     @property

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.call_results import Versioned
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.durable.steps.agent import Agent
+    from seekpoint.producers.durable.steps.body_threads import RunInThread
     from seekpoint.producers.tail.followed_values import FollowedValue
     from seekpoint.producers.tracing.tracer import Tracer
     from seekpoint.producers.writer.clocks import Clock
@@ -258,6 +259,6 @@ class Session(Journal, Protocol):
         """Return the shared value ``name`` of the journal."""
         ...
 
-    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
-        """Run a user's blocking call in a thread kept for such calls."""
+    async def body_thread(self, key: str) -> RunInThread:
+        """Wait until a thread is free for a user's blocking function; return what runs it there."""
         ...

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S, ProgressHealth
-from seekpoint.producers.health.node_metric_families import node_families, runs_family, stalled_family
+from seekpoint.producers.health.node_metric_families import node_families, runs_family, stalled_family, thread_families
 from seekpoint.producers.health.parts_health import PartsHealth
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -28,7 +28,9 @@ class NodeHealth(PartsHealth):
     ) -> None:
         super().__init__(stall_max_s)
         self.runtime = runtime
-        self._loop, self._tail, self._projector, self._appends = (ProgressHealth(stall_max_s, clock) for _ in range(4))
+        self._loop, self._tail, self._projector, self._appends, self._threads = (
+            ProgressHealth(stall_max_s, clock) for _ in range(5)
+        )
         self._seen = (-1, -1)
         self.open = self.waiting = self.pending = 0
         """At the last ``look``: open processes, those of them that wait, and entries without an acknowledgement."""
@@ -44,6 +46,8 @@ class NodeHealth(PartsHealth):
             self._tail.progress()
         if self._seen[1] != before[1] or not self.pending:
             self._appends.progress()
+        if not runtime.body_threads.is_used_up:
+            self._threads.progress()
         if runtime.projector is None or runtime.projector.failure is None:
             self._projector.progress()
 
@@ -51,7 +55,7 @@ class NodeHealth(PartsHealth):
     def parts(self) -> Mapping[str, float]:
         """The seconds that each part has made no progress."""
         own = {} if self.runtime.projector is None else {"projector": self._projector.stalled_s}
-        return {"loop": self._loop.stalled_s, "tail": self._tail.stalled_s, **own}
+        return {"loop": self._loop.stalled_s, "tail": self._tail.stalled_s, "threads": self._threads.stalled_s, **own}
 
     @property
     def lag(self) -> int | None:
@@ -65,7 +69,7 @@ class NodeHealth(PartsHealth):
             return "it has not started, or is closed"
         if not self._appends.is_well:
             return f"Kafka has acknowledged no entry for {self._appends.stalled_s:.0f} s"
-        return self._stalled_parts()
+        return self._stalled_parts() or self.runtime.body_threads.shortage
 
 
 def node_page(health: NodeHealth) -> Iterator[Metric]:
@@ -82,4 +86,5 @@ def node_page(health: NodeHealth) -> Iterator[Metric]:
     yield GaugeMetricFamily(f"{name}_waiting", "Owned processes that wait for a moment or for mail.", health.waiting)
     yield GaugeMetricFamily(f"{name}_pending_entries", "Entries that Kafka has not acknowledged.", health.pending)
     yield stalled_family(name, health)
+    yield from thread_families(name, runtime.body_threads)
     yield from node_families(name, runtime.metrics, runtime.recovery.blocking.recoveries.now())

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from seekpoint.consumers.recovery.tiers import Tier
+    from seekpoint.producers.durable.steps.body_threads import BodyThreads
     from seekpoint.producers.health.parts_health import PartsHealth
     from seekpoint.producers.writer.node_metrics import Histogram, NodeMetrics
 
@@ -31,6 +32,17 @@ def node_families(name: str, metrics: NodeMetrics, recoveries: Mapping[Tier, int
     for tier, count in recoveries.items():
         tiers.add_metric([tier], count)
     yield tiers
+
+
+def thread_families(name: str, threads: BodyThreads) -> Iterator[Metric]:
+    """Yield how the threads for plain functions are used."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    text = "Plain functions that run on although their time-out is over or their caller was cancelled."
+    yield GaugeMetricFamily(f"{name}_late_calls", text, threads.late)
+    yield GaugeMetricFamily(
+        f"{name}_calls_without_thread", "Plain functions that wait for a free thread.", threads.waiting
+    )
 
 
 def runs_family(name: str, ended: Mapping[str, int]) -> Metric:

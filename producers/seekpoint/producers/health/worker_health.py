@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S, ProgressHealth
-from seekpoint.producers.health.node_metric_families import node_families, runs_family, stalled_family
+from seekpoint.producers.health.node_metric_families import node_families, runs_family, stalled_family, thread_families
 from seekpoint.producers.health.parts_health import PartsHealth
+from seekpoint.producers.node import runtime_of
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -31,7 +32,8 @@ class WorkerHealth(PartsHealth):
     ) -> None:
         super().__init__(stall_max_s)
         self.worker = worker
-        self._loop, self._inbox, self._tail = (ProgressHealth(stall_max_s, clock) for _ in range(3))
+        self._loop, self._inbox, self._tail, self._threads = (ProgressHealth(stall_max_s, clock) for _ in range(4))
+        self._body_threads = runtime_of(worker.node).body_threads
         self._has_joined = False
         self.seen: WorkerProgress = worker.progress()
         """The progress at the last ``look``."""
@@ -45,6 +47,8 @@ class WorkerHealth(PartsHealth):
         self._loop.progress()
         self._has_joined = self._has_joined or now.is_joined
         is_lost = self._has_joined and not now.is_joined  # its group does not take it again although Kafka answers
+        if not self._body_threads.is_used_up:
+            self._threads.progress()
         # A drain ends by itself, and reads neither the inbox nor the ends of partitions.
         if is_lost and not now.is_draining:
             pass
@@ -60,6 +64,7 @@ class WorkerHealth(PartsHealth):
         return {
             "loop": self._loop.stalled_s,
             "inbox": self._inbox.stalled_s,
+            "threads": self._threads.stalled_s,
             "tail": max(self._tail.stalled_s, behind_s),
         }
 
@@ -77,7 +82,7 @@ class WorkerHealth(PartsHealth):
             return "its group has not assigned partitions yet"
         if not self.seen.is_caught_up:
             return "it reads the unfinished processes of its partitions"
-        return self._stalled_parts()
+        return self._stalled_parts() or self._body_threads.shortage
 
 
 def worker_families(health: WorkerHealth) -> Iterator[Metric]:
@@ -100,4 +105,5 @@ def worker_families(health: WorkerHealth) -> Iterator[Metric]:
     yield GaugeMetricFamily(f"{name}_draining", "1 while the worker drains.", int(status.draining))
     yield GaugeMetricFamily(f"{name}_tail_lag_entries", "Offsets that the tails are behind.", seen.tail_lag)
     yield stalled_family(name, health)
+    yield from thread_families(name, runtime_of(worker.node).body_threads)
     yield from node_families(name, worker.metrics, worker.recoveries)

@@ -78,7 +78,7 @@ class DecisionAttempts(Attempts):
             pull = partial(_next_of, source)
         elif isinstance(answer, Iterator):
             source = answer
-            pull = partial(self.process.in_body_thread, partial(next, answer, _NO_MORE))
+            pull = partial(self._in_thread, partial(next, answer, _NO_MORE))
         elif self.live is not None:
             raise InvalidSetting("the answer of a stream is an iterator of its chunks", found=type(answer).__name__)
         else:
@@ -90,6 +90,9 @@ class DecisionAttempts(Attempts):
                 await self._close(source)
                 break
         return chunks
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        return await (await self.process.body_thread(self.place.key))(call)
 
     def _seen(self, chunk: Any) -> Any:
         if self.on_chunk is not None:
@@ -120,7 +123,7 @@ class DecisionAttempts(Attempts):
         if hasattr(source, "aclose"):
             await source.aclose()
         elif hasattr(source, "close"):
-            await self.process.in_body_thread(source.close)
+            await self._in_thread(source.close)
 
     async def _fail(self, error: Exception, began: float) -> None:
         if self.live is not None and self.live.is_begun:

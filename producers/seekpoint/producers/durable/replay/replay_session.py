@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers import Recovered
     from seekpoint.producers.durable.call_results import Versioned
     from seekpoint.producers.durable.steps.agent import Agent
+    from seekpoint.producers.durable.steps.body_threads import RunInThread
     from seekpoint.producers.tail.followed_values import FollowedValue
     from seekpoint.schemas.state.budget_sums import Budget
     from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -285,9 +286,9 @@ class ReplaySession:
         """Return a shared value that answers from the records only."""
         return _NoSharedValue(name, self)
 
-    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
+    async def body_thread(self, key: str) -> RunInThread:
         """Raise ``Refused``: no body runs."""
-        raise self._refusal("in_body_thread")
+        raise self._refusal("body_thread")
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Raise ``Refused``: no blocking call runs."""

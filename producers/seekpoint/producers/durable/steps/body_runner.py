@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from seekpoint.producers.durable.steps.body_threads import RunInThread
 from seekpoint.producers.writer.clocks import Clock
 
 
@@ -16,8 +17,8 @@ class BodyHost(Protocol):
 
     clock: Clock
 
-    def in_body_thread(self, call: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
-        """Run a user's blocking call in a thread kept for such calls."""
+    def body_thread(self, key: str) -> Coroutine[Any, Any, RunInThread]:
+        """Wait until a thread is free for a user's blocking function; return what runs it there."""
         ...
 
 
@@ -30,22 +31,25 @@ async def run_body(
     key: str,
     whole: Callable[[Any], Awaitable[Any]] | None = None,
 ) -> Any:
-    """Await an async callable; run a plain one in a thread of the node's. ``TimeoutError`` after ``timeout_s``.
+    """Await an async callable; run a plain one in a thread of the node's. ``TimeoutError`` after ``timeout_s``, which
+    begin when the call does: the wait for a free thread does not count.
 
     An exit, or another error that is no ``Exception`` and no stop of the task, is raised as a ``RuntimeError``.
 
     ``whole`` makes of what it gave what is kept, in the same time and place.
     """
+    run = None if _is_async(call) else await host.body_thread(key)
+    called = _called(run, call, arguments, options, whole)
     if timeout_s is None:
-        return await _called(host, call, arguments, options, whole)
+        return await called
     try:
         async with host.clock.timeout(timeout_s) as limit:
-            return await _called(host, call, arguments, options, whole)
+            return await called
     except TimeoutError as exc:
         if exc.args or not limit.expired():
             raise  # the callable's own
     late = TimeoutError(f"{key} took longer than {timeout_s} s")
-    if _is_async(call):
+    if run is None:
         raise late
     from seekpoint.producers.durable.failures.transient import still_running
 
@@ -53,7 +57,7 @@ async def run_body(
 
 
 async def _called(
-    host: BodyHost,
+    run: RunInThread | None,
     call: Callable[..., Any],
     arguments: tuple[Any, ...],
     options: Mapping[str, Any],
@@ -61,10 +65,10 @@ async def _called(
 ) -> Any:
     task = asyncio.current_task()
     try:
-        if _is_async(call):
+        if run is None:
             found = await call(*arguments, **options)
         else:
-            found = await host.in_body_thread(partial(call, *arguments, **options))
+            found = await run(partial(call, *arguments, **options))
             found = await found if inspect.isawaitable(found) else found
         return found if whole is None else await whole(found)
     except BaseException as exc:
