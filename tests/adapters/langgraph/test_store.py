@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp, SearchOp
 
-from seekpoint import MemoryLog, Node, SyncNode
+from seekpoint import MemoryLog, Node, Recovery, SyncNode
 from seekpoint.adapters.langgraph import SeekpointStore
+from seekpoint.adapters.langgraph import store as store_module
 from seekpoint.errors import Refused, UnserializableValue
 
 NOTES = ("users", "7", "notes")
@@ -94,7 +95,7 @@ async def test_a_search_finds_by_prefix_and_filter(stores: tuple[SeekpointStore,
     async def numbers(wanted: Any) -> list[int]:
         return [item.value["n"] for item in await there.asearch(("ab",), filter=wanted)]
 
-    assert await numbers({"n": {"$gte": 1, "$lt": 3}}) == [1, 2]
+    assert await numbers({"n": {"$gte": 1, "$lt": 3}}) == [2, 1]
     assert await numbers({"n": {"$ne": 0}, "in": {"deep": 2}}) == [2]
     assert await numbers({"tags": ["x", 3]}) == [3]
     assert await numbers({"missing": {"$gt": 0}}) == []
@@ -102,6 +103,44 @@ async def test_a_search_finds_by_prefix_and_filter(stores: tuple[SeekpointStore,
         await numbers({"n": {"$near": 1}})
     with pytest.raises(Refused, match="semantic search"):
         await there.asearch(("a",), query="tea")
+
+
+async def test_the_newest_items_come_first(stores: tuple[SeekpointStore, SeekpointStore]) -> None:
+    """Over all namespaces, whichever node has put them; a limit leaves out the oldest ones, and reads few of them."""
+    here, there = stores
+    for number in range(30):
+        await stores[number % 2].aput(("users", str(number % 12)), f"k{number}", {"n": number})
+    every = [item.value["n"] for item in await here.asearch(("users",), limit=100)]
+    assert every == [*range(29, -1, -1)]
+    recovered: list[str] = []
+    recover_many = Recovery.recover_many
+
+    async def noted(self: Recovery, process_ids: Any, **how: Any) -> Any:
+        recovered.extend(process_ids)
+        return await recover_many(self, process_ids, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recovery, "recover_many", noted)
+        assert [item.value["n"] for item in await there.asearch(("users",), limit=3)] == [29, 28, 27]
+        assert 3 <= len(recovered) <= 4
+        await here.aput(("users", "0"), "k0", {"n": 30})
+        assert [item.value["n"] for item in await there.asearch(("users",), limit=3)] == [30, 29, 28]
+        assert len(recovered) <= 5
+    assert [item.value["n"] for item in await there.asearch(("users", "0"), limit=9)] == [30, 24, 12]
+
+
+async def test_a_deletion_does_not_make_old_items_new(
+    stores: tuple[SeekpointStore, SeekpointStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A namespace whose newest entry put no item is read, and the next one too."""
+    here, there = stores
+    monkeypatch.setattr(store_module, "_PUT_MAX", timedelta(0))
+    await here.aput(("a",), "old", {"n": 1})
+    await here.aput(("a",), "gone", {"n": 2})
+    await here.aput(("b",), "new", {"n": 3})
+    await here.adelete(("a",), "gone")
+    assert [item.key for item in await there.asearch((), limit=1)] == ["new"]
+    assert [item.key for item in await there.asearch((), limit=1, offset=1)] == ["old"]
 
 
 async def test_namespaces_are_listed(stores: tuple[SeekpointStore, SeekpointStore]) -> None:

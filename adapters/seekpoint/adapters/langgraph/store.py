@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from langgraph.store.base import (
@@ -28,6 +28,9 @@ from seekpoint.errors import Refused
 
 if TYPE_CHECKING:
     from seekpoint import Node, SyncNode
+
+_PUT_MAX = timedelta(minutes=1)
+"""How long a put may take: an item whose time is that close to its namespace's newest entry came with that."""
 
 
 class SeekpointStore(BaseStore):
@@ -65,10 +68,9 @@ class SeekpointStore(BaseStore):
                     hint="search with filter=, or keep vectors in a vector store",
                 )  # fmt: skip
         results = await asyncio.gather(*(self._read(op) for op in ops))
-        now = datetime.now(UTC).isoformat()
         await asyncio.gather(
             *(
-                self._namespaces.write(name, {key: op.value for key, op in by_key.items()}, now)
+                self._namespaces.write(name, {key: op.value for key, op in by_key.items()})
                 for name, by_key in puts.items()
             )
         )
@@ -87,17 +89,26 @@ class SeekpointStore(BaseStore):
 
     async def _found(self, op: SearchOp) -> list[SearchItem]:
         found: list[SearchItem] = []
-        for name in sorted(await self._namespaces.names(op.namespace_prefix)):
-            rows = await self._namespaces.items(name)
-            for key in sorted(rows):
-                row = rows[key]
-                if all(matches(row["value"].get(field), wanted) for field, wanted in (op.filter or {}).items()):
-                    found.append(SearchItem(namespace=name, key=key, **row))
+        wanted = op.offset + op.limit
+        async for name, state in self._namespaces.newest(op.namespace_prefix, wanted + 1):
+            items = [
+                SearchItem(namespace=name, key=key, **row)
+                for key, row in self._namespaces.items(state).items()
+                if all(matches(row["value"].get(field), value) for field, value in (op.filter or {}).items())
+            ]
+            found += items
+            written_at = datetime.fromtimestamp(state.updated_us / 1_000_000, UTC)
+            # Namespaces come by their newest entries: so many whose newest entry put an item have the newest items.
+            wanted -= any(written_at - item.updated_at < _PUT_MAX for item in items)
+            if wanted <= 0:
+                break
+        found.sort(key=lambda item: (item.namespace, item.key))
+        found.sort(key=lambda item: item.updated_at, reverse=True)
         return found[op.offset : op.offset + op.limit]
 
     async def _listed(self, op: ListNamespacesOp) -> list[Namespace]:
         names: set[Namespace] = set()
-        for name in await self._namespaces.names(()):
+        async for name, _ in self._namespaces.newest(()):
             if all(is_match(condition, name) for condition in op.match_conditions or ()):
                 names.add(name if op.max_depth is None else name[: op.max_depth])
         return sorted(names)[op.offset : op.offset + op.limit]

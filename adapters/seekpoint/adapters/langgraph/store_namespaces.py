@@ -7,7 +7,8 @@ item/KEY          {"value": ..., "created_at": ..., "updated_at": ...}
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -15,7 +16,6 @@ import orjson
 
 from seekpoint import Node, SharedProcess, State
 from seekpoint.adapters.langgraph.thread_names import id_prefix_of, joined, process_id_of
-from seekpoint.adapters.process_lists import states_of
 
 Namespace: TypeAlias = tuple[str, ...]
 
@@ -31,33 +31,35 @@ class StoreNamespaces:
     def __init__(self, node: Node, prefix: str) -> None:
         self._node = node
         self._prefix = prefix
+        self._index = node.index(id_prefix_of("", prefix))
         self._open: OrderedDict[Namespace, SharedProcess] = OrderedDict()
 
-    async def names(self, prefix: Namespace) -> list[Namespace]:
-        """Return the namespaces that begin with ``prefix`` and have items."""
-        begin = id_prefix_of(joined(prefix), self._prefix)
-        found = []
-        for state in await states_of(self._node, begin):
+    async def newest(self, prefix: Namespace, at_once: int = 500) -> AsyncIterator[tuple[Namespace, State]]:
+        """Yield the namespaces that begin with ``prefix`` and have items, as of now: those written last first.
+
+        ``at_once``: how many may be wanted.
+        """
+        async for _, state in self._index.newest(id_prefix_of(joined(prefix), self._prefix), at_once=at_once):
             if _KEY in state.values_json and any(key.startswith(_ITEM) for key in state.values_json):
                 name = tuple(orjson.loads(state.values_json[_KEY]))
                 if name[: len(prefix)] == prefix:
-                    found.append(name)
-        return found
+                    yield name, state
 
     async def item(self, name: Namespace, key: str) -> dict[str, Any] | None:
         """Return an item of a namespace, as of now."""
         state = await self._state(name)
         return _row(state, _ITEM + joined((key,))) if _ITEM + joined((key,)) in state.values_json else None
 
-    async def items(self, name: Namespace) -> dict[str, dict[str, Any]]:
-        """Return all items of a namespace by key, as of now."""
-        state = await self._state(name)
+    @staticmethod
+    def items(state: State) -> dict[str, dict[str, Any]]:
+        """Return all items of a namespace by key."""
         keys = [key for key in state.values_json if key.startswith(_ITEM)]
         return {unquote(key.removeprefix(_ITEM), errors="surrogatepass"): _row(state, key) for key in keys}
 
-    async def write(self, name: Namespace, values: Mapping[str, Mapping[str, Any] | None], now: str) -> None:
+    async def write(self, name: Namespace, values: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Put items, or delete those whose value is None, in one entry."""
         state = await self._state(name)
+        now = datetime.now(UTC).isoformat()
         rows: dict[str, Any] = {} if _KEY in state.values_json else {_KEY: list(name)}
         gone: list[str] = []
         for key, value in values.items():

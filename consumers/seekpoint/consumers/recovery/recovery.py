@@ -138,7 +138,7 @@ class Recovery:
         named_process_key(process_id)
         recover = partial(self.blocking.recover, missing_ok=missing_ok, must_be_current=must_be_current)
         point = Point(seq=at_seq, offset=at_offset, time=at_time)
-        return await self._run(lambda: recover(process_id, tier=tier, point=point))
+        return await self.in_thread(lambda: recover(process_id, tier=tier, point=point))
 
     async def recover_many(
         self, process_ids: Iterable[str] | None = None, *, must_be_current: bool = False
@@ -149,22 +149,22 @@ class Recovery:
         of one partition count the same scanned entries. ``must_be_current`` works as in ``recover``.
         """
         if process_ids is None:
-            partitions = await self._run(lambda: self._log.partitions)
+            partitions = await self.in_thread(lambda: self._log.partitions)
             groups: dict[int, list[str] | None] = dict.fromkeys(range(partitions))
         else:
             ids = list(process_ids)
             for process_id in ids:
                 named_process_key(process_id)
-            groups = dict(await self._run(lambda: self.blocking.by_partition(ids)))
+            groups = dict(await self.in_thread(lambda: self.blocking.by_partition(ids)))
         recover = partial(self.blocking.recover_partition, must_be_current=must_be_current)
-        found = await asyncio.gather(*(self._run(partial(recover, at, group)) for at, group in groups.items()))
+        found = await asyncio.gather(*(self.in_thread(partial(recover, at, group)) for at, group in groups.items()))
         merged = {process_id: one for part in found for process_id, one in part.items()}
         return merged if process_ids is None else {process_id: merged[process_id] for process_id in ids}
 
     async def last_checkpoint(self, process_id: str) -> LastCheckpoint | None:
         """Return where the newest checkpoint of a process is and whether it can be used; None if it has none."""
         named_process_key(process_id)
-        return await self._run(lambda: self.blocking.last_checkpoint(process_id))
+        return await self.in_thread(lambda: self.blocking.last_checkpoint(process_id))
 
     async def processes(self) -> dict[str, Recovered]:
         """Return every process of the journal, by id. Reads the whole log."""
@@ -175,13 +175,13 @@ class Recovery:
         from seekpoint.consumers.recovery.verification import verify
 
         named_process_key(process_id)
-        return await self._run(lambda: verify(self.blocking, process_id))
+        return await self.in_thread(lambda: verify(self.blocking, process_id))
 
     async def verify_all(self) -> list[Verification]:
         """Verify every process of the journal, with one read of each partition."""
         from seekpoint.consumers.recovery.verification import verify_all
 
-        return await self._run(lambda: list(verify_all(self.blocking)))
+        return await self.in_thread(lambda: list(verify_all(self.blocking)))
 
     async def entries(
         self,
@@ -212,11 +212,15 @@ class Recovery:
     async def in_threads(self, blocking: Generator[T, None, None]) -> AsyncGenerator[T, None]:
         """Yield what a generator yields that blocks. It runs in the recovery's threads."""
         try:
-            while (made := await self._run(lambda: next(blocking, _ENDED))) is not _ENDED:
+            while (made := await self.in_thread(lambda: next(blocking, _ENDED))) is not _ENDED:
                 yield made
         finally:
             with contextlib.suppress(ValueError):  # a cancelled read still runs in its thread and ends there
                 blocking.close()
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, which blocks. It runs in the recovery's threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
         """Close threads and connections. May block for a moment; idempotent."""
@@ -240,11 +244,8 @@ class Recovery:
     async def _connected(self) -> Recovery:
         """Check that the journal exists and fits the settings."""
         try:
-            await self._run(lambda: self._log.partitions)
+            await self.in_thread(lambda: self._log.partitions)
         except BaseException:
             await asyncio.to_thread(self.close)
             raise
         return self
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)

@@ -98,6 +98,20 @@ class SqliteLog:
         low, high = self.watermarks(partition)
         return Extent(low, high, high)
 
+    def newest_times(self, partition: int, prefix: bytes, stop: int) -> dict[bytes, int]:
+        """Return the times of the newest records below ``stop`` by key, of the keys that begin with ``prefix``.
+
+        In milliseconds. It reads an index of the file, not the records.
+        """
+        query = (
+            f"SELECT key, (SELECT timestamp_ms FROM {self.topic} WHERE place = newest) FROM (SELECT key, max(place)"
+            f" AS newest FROM {self.topic} INDEXED BY {self.topic}_by_key WHERE key >= ? AND key < ?"
+            " AND place >= ? AND place < ? GROUP BY key)"
+        )
+        bounds = prefix, prefix + b"\xff", place_of(partition, 0), place_of(partition, stop)
+        with self.file.reading() as connection:  # no UTF-8 text has the byte 255
+            return dict(connection.execute(query, bounds).fetchall())
+
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
         """Yield batches of the records in [start, stop) whose key is in ``keys`` (None: all).
 

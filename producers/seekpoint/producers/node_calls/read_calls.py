@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from seekpoint.producers.node_runtime import NodeRuntime
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.process_index import ProcessIndex
     from seekpoint.consumers.recovery.recovery_report import Recovered
     from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.producers.history.process_records import ProcessRecord
@@ -82,6 +83,16 @@ class ReadCalls:
             async for batch in found:
                 for one in batch:
                     yield one
+
+    def index(self, prefix: str) -> ProcessIndex:
+        """Return an index of the processes whose ids begin with ``prefix``: those that were written last first.
+
+        Keep it: its first read costs the ids of these processes, a later one what was written since. It belongs to the
+        node's event loop.
+        """
+        from seekpoint.consumers.recovery.process_index import ProcessIndex
+
+        return ProcessIndex(self._runtime.recovery, prefix)
 
     async def recover_many(self, process_ids: Iterable[str]) -> dict[str, Recovered]:
         """Return the states of many processes as of now, by id, with at most one scan of a partition.
