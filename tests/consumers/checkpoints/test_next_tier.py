@@ -10,8 +10,9 @@ import pytest
 
 from seekpoint.consumers import Tier
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint
+from seekpoint.consumers.recovery.loss_acceptance import accept_partition_loss
 from seekpoint.schemas.bodies import ContextUpdated
-from seekpoint.schemas.errors import JournalGap, NewerFormat, TierUnavailable, UnknownProcess
+from seekpoint.schemas.errors import JournalGap, LogTruncated, NewerFormat, TierUnavailable, UnknownProcess
 from seekpoint.schemas.state.process_state import FOLD_VERSION
 from stored_process import KEY, Kept, begin
 
@@ -50,9 +51,6 @@ CHECKPOINT_FAULTS: dict[Callable[[Kept], None], str] = {
     damaged_hash: "does not have its hash",
     other_topic: "another journal topic",
     other_process: "another process",
-    beyond_the_end: "truncated log",
-    another_leader_epoch: "truncated",
-    floor_beyond_the_end: "truncated log",
 }
 
 
@@ -119,8 +117,6 @@ VIEW_FAULTS: dict[Callable[[Kept], None], str] = {
     no_view: "there is none",
     rebuilding: "being rebuilt",
     view_of_another_topic: "another journal topic",
-    view_beyond_the_end: "truncated log",
-    view_on_a_truncated_log: "truncated",
     view_behind_the_logs_beginning: "behind the log's beginning",
 }
 
@@ -139,6 +135,26 @@ def test_a_view_that_may_not_be_used_is_the_next_tier(kept: Kept, fault: Callabl
     with pytest.raises(TierUnavailable, match=VIEW_FAULTS[fault]):
         kept.recoverer.recover("case-17", tier=Tier.VIEW)
     assert kept.recoverer.recover_many(["case-17"])["case-17"].state == expected
+
+
+LOST_ENDS = beyond_the_end, another_leader_epoch, floor_beyond_the_end, view_beyond_the_end, view_on_a_truncated_log
+
+
+@pytest.mark.parametrize("fault", LOST_ENDS, ids=lambda fault: fault.__name__)
+def test_a_lost_end_leads_to_the_next_tier_once_it_is_accepted(kept: Kept, fault: Callable[[Kept], None]) -> None:
+    """Until then nobody goes on."""
+    begin(kept)
+    fault(kept)
+    for _ in range(2):
+        with pytest.raises(LogTruncated, match="--accept-loss"):
+            kept.recoverer.recover("case-17")
+        with pytest.raises(LogTruncated):
+            kept.recoverer.recover_many(["case-17"])
+    accept_partition_loss(kept.recoverer, kept.partition, actor="ann", reason="a disk is gone")
+    found = kept.recoverer.recover("case-17")
+    assert found.state == kept.state()
+    assert found.report.tier is not Tier.VIEW
+    assert kept.recoverer.recover_many(["case-17"])["case-17"].state == found.state
 
 
 def test_a_leader_that_moved_is_no_truncation(kept: Kept) -> None:

@@ -18,8 +18,10 @@ from seekpoint.consumers.checkpoints.checkpoint import (
     Floor,
     PartitionHeads,
 )
+from seekpoint.consumers.log_reading.lost_ends import highest
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.log.log_ports import Landmark
 
 _POLL_S = 0.02
 
@@ -121,6 +123,13 @@ class CheckpointIndex:
 
         return Unfinished(contents.floor, keys, is_finished)
 
+    def landmarks(self, partition: int) -> list[Landmark]:
+        """Return the newest journal records that checkpoints stand on, by leader epoch, and that of the floor."""
+        floor, indexed = self.floor(partition), self._use(partition)
+        with indexed.lock:
+            found = highest(head.landmark for head in indexed.contents.heads.values())
+        return found if floor is None else [*found, floor.landmark]
+
     def floor(self, partition: int) -> Floor | None:
         """Return the newest floor that can be read."""
         return self.find(partition, FLOOR_KEY).floor
@@ -140,6 +149,8 @@ class CheckpointIndex:
         stop = self._reader.stable_end(partition)
         if stop < indexed.contents.position:  # the topic was emptied or re-created
             indexed.contents = PartitionHeads({}, None, 0)
+        if stop == indexed.contents.position:
+            return
         topic_id = self._topic_id()
         for position, key, value in self._reader.records(partition, indexed.contents.position, stop):
             indexed.contents.apply(position, key, value, topic_id)

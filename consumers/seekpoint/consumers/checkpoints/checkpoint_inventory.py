@@ -6,6 +6,8 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from seekpoint.consumers.checkpoints.checkpoint import (
     FLOOR_KEY,
     Checkpoint,
@@ -14,8 +16,11 @@ from seekpoint.consumers.checkpoints.checkpoint import (
     Floor,
     not_null,
 )
+from seekpoint.consumers.log_reading.leader_epochs import lost_landmarks
+from seekpoint.consumers.log_reading.lost_ends import refuse_lost
 from seekpoint.schemas.bodies.entry import is_process_key
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
+from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.state.process_state import State
 
 _logger = logging.getLogger("seekpoint.consumers")
@@ -98,6 +103,23 @@ class CheckpointInventory:
             self.damaged.discard(key)
         self.published = floor
         self.position = max([self.position, *(position + 1 for position in positions.values())])
+
+
+def drop_lost(inventory: CheckpointInventory, log: LogReader) -> bool:
+    """Leave out what stands on entries that the log lost; return whether the floor does. Raises ``LogTruncated``.
+
+    The log's beginning takes the place of a lost floor: what was deleted below it is in the checkpoints that are left.
+    """
+    partition, floor = inventory.partition, inventory.published
+    landmarks = {key: head.landmark for key, head in inventory.heads.items()}
+    lost = lost_landmarks(log, partition, [*landmarks.values(), *([] if floor is None else [floor.landmark])])
+    refuse_lost(log, partition, lost)
+    for key in [key for key, landmark in landmarks.items() if landmark in lost]:
+        inventory.mark_damaged(key, JournalMismatch("the log lost the checkpoint's last record: it was truncated"))
+    if floor is None or floor.landmark not in lost:
+        return False
+    inventory.published = replace(floor, offset=log.watermarks(partition).low, leader_epoch=-1)
+    return True
 
 
 def read_inventory(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from seekpoint.schemas.errors import LogTruncated
-from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
+from seekpoint.schemas.log.log_ports import Landmark, LogReader
 
 _SPANS_MAX = 64
 
@@ -82,28 +81,3 @@ def lost_landmarks(log: LogReader, partition: int, landmarks: Iterable[Landmark]
         else:
             lost.add(landmark)
     return lost
-
-
-def refuse_truncated(
-    log: LogReader,
-    partition: int,
-    landmarks: Iterable[Landmark],
-    first: Landmark | None,
-    marks: Watermarks,
-    *,
-    floor_unknown: bool = False,
-) -> None:
-    """Raise ``LogTruncated`` if the log has another record at one of ``landmarks``.
-
-    ``first`` is the first record that was read behind them. If it has a landmark's epoch it proves that landmark;
-    otherwise the log is asked. A landmark that was trimmed is accepted, unless ``floor_unknown``.
-    """
-    for offset, epoch in landmarks:
-        if first is None or epoch < 0 or first.leader_epoch in (-1, epoch):
-            continue
-        there = log.leader_epoch_at(partition, offset) if marks.low <= offset < marks.high else -1
-        if there not in (-1, epoch) or floor_unknown:
-            raise LogTruncated(
-                "another leader epoch: the log was truncated",
-                expected=epoch, partition=partition, offset=offset, leader_epoch=there,
-            )  # fmt: skip

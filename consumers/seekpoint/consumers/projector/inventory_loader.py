@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from seekpoint.consumers.checkpoints.checkpoint import Floor
-from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, read_inventory
-from seekpoint.consumers.log_reading.leader_epochs import is_intact, lost_landmarks
+from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, drop_lost, read_inventory
 from seekpoint.consumers.projector.projection_source import ProjectionSource
-from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated
+from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.log.manifest import newest_schemas
 
 
@@ -56,23 +54,14 @@ class InventoryLoader:
         inventory = read_inventory(source.checkpoints, self._partition, source.topic_id, stable, self._hint)
         if inventory.has_newer:
             newest_schemas(source.log.table("schemas").items())  # raises NewerFormat if the manifest was raised
-        self._refuse_lost_log(inventory.floor, inventory.published)
-        self._mark_lost_heads(inventory)
+        if drop_lost(inventory, source.log) and inventory.start > 0:  # those below the lost floor count again
+            inventory = read_inventory(source.checkpoints, self._partition, source.topic_id, stable, 0)
+            drop_lost(inventory, source.log)
+        marks = source.log.watermarks(self._partition)
+        if inventory.floor < marks.low:
+            facts = {"floor": inventory.floor, **marks._asdict()}
+            raise JournalGap(
+                "entries that no checkpoint contains are gone from the log",
+                journal=source.log.name, partition=self._partition, **facts,
+            )  # fmt: skip
         return inventory
-
-    def _refuse_lost_log(self, floor: int, published: Floor | None) -> None:
-        marks = self._source.log.watermarks(self._partition)
-        facts = {"journal": self._source.log.name, "partition": self._partition, "floor": floor, **marks._asdict()}
-        if floor > marks.high:
-            raise LogTruncated("the log ends before the floor of its checkpoints", **facts)
-        if floor < marks.low:
-            raise JournalGap("entries that no checkpoint contains are gone from the log", **facts)
-        if published is not None and not is_intact(self._source.log, self._partition, published.landmark):
-            raise LogTruncated("another leader epoch below the floor: the log was truncated", **facts)
-
-    def _mark_lost_heads(self, inventory: CheckpointInventory) -> None:
-        """Mark checkpoints as damaged whose last record the log has no longer."""
-        landmarks = (head.landmark for head in inventory.heads.values())
-        lost = lost_landmarks(self._source.log, self._partition, landmarks)
-        for key in [key for key, head in inventory.heads.items() if head.landmark in lost]:
-            inventory.mark_damaged(key, JournalMismatch("the log lost the checkpoint's last record: it was truncated"))

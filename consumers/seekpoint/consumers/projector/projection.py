@@ -17,7 +17,8 @@ from concurrent.futures import Future
 from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory
 from seekpoint.consumers.checkpoints.checkpoint_scheduler import CheckpointScheduler
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
-from seekpoint.consumers.log_reading.leader_epochs import LeaderEpochs, is_intact
+from seekpoint.consumers.log_reading.leader_epochs import LeaderEpochs
+from seekpoint.consumers.log_reading.lost_ends import refuse_lost
 from seekpoint.consumers.projector.batch_fold import Poison, fold_batch
 from seekpoint.consumers.projector.finished_contents import FinishedContents
 from seekpoint.consumers.projector.inventory_loader import InventoryLoader
@@ -137,7 +138,7 @@ class PartitionProjection:
     def _is_usable(self, meta: ViewMeta | None, floor: int) -> bool:
         if meta is None or meta.applied is None or meta.topic_id != self._source.topic_id:
             return False
-        if not is_intact(self._source.log, self.partition, Landmark(meta.applied, meta.leader_epoch)):
+        if refuse_lost(self._source.log, self.partition, (Landmark(meta.applied, meta.leader_epoch),)):
             _logger.error(
                 "partition %d: the view contains entries up to %d that the log lost", self.partition, meta.applied
             )

@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, CheckpointHead
-from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, read_inventory
+from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, drop_lost, read_inventory
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
-from seekpoint.consumers.log_reading.leader_epochs import lost_landmarks
 from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable
@@ -106,9 +105,8 @@ class ViewEvidence:
                 for position, key, value in source.checkpoints.records(partition, known.position, stop):
                     known.apply(position, key, value)
                 known.position = stop
-            gone = lost_landmarks(source.log, partition, (head.landmark for head in known.heads.values()))
-            lost = [key for key, head in known.heads.items() if head.landmark in gone]
-            for key in [*lost, *self._saved.damaged]:
+            drop_lost(known, source.log)
+            for key in self._saved.damaged:
                 known.heads.pop(key, None)
                 known.damaged.add(key)
             self._known = known

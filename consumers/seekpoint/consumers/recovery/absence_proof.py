@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 
-from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
+from seekpoint.consumers.log_reading.lost_ends import stands_on_lost
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.schemas.errors import JournalGap
@@ -61,7 +61,8 @@ def _prove(recoverer: Recoverer, partition: int, stop: int, marks: Watermarks) -
             return None
     if base is None:
         return AbsenceProof(Tier.SCAN, start, stop, marks.low, keys, lambda key: False)
-    refuse_truncated(log, partition, base.landmarks, first, marks)
+    if stands_on_lost(log, partition, base.landmarks, first, marks):
+        return None
     index = finder.index
     assert index is not None
     position = index.position(partition)

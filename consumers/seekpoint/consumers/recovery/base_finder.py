@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from seekpoint.consumers.checkpoints.checkpoint import (
     FLOOR_KEY,
@@ -25,6 +26,7 @@ from seekpoint.consumers.checkpoints.checkpoint import (
     seek_point,
 )
 from seekpoint.consumers.checkpoints.checkpoint_index import CheckpointIndex, Located
+from seekpoint.consumers.log_reading.lost_ends import refuse_lost
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.schemas.errors import (
     JournalMismatch,
@@ -122,6 +124,8 @@ class BaseFinder:
         self.index = None if checkpoints is None else CheckpointIndex(checkpoints, topic_id=lambda: log.topic_id)
         self._view_paused_until = 0.0
         self._view_error = ""
+        self._lost: dict[int, set[Landmark]] = {}
+        """By partition that was used: see ``_lost_of``."""
         self.is_starting = False
         """Whether a node is starting: then the view is not queried while its client is not loaded."""
         self._is_loading = False
@@ -156,7 +160,7 @@ class BaseFinder:
     def from_view(self, search: Search, marks: Watermarks) -> Base:
         """Return the view's state. ``query_view`` must have been called before ``marks`` were read."""
         found = self._lookup(search)
-        meta, problem = found.meta, view_problem(found.meta, self._log.topic_id, marks)
+        meta, problem = found.meta, self.view_problem(search.partition, found.meta, marks)
         if meta is None or meta.applied is None or problem is not None:
             raise Unusable(problem or "there is none", is_expected=meta is None)
         if found.damage is not None:
@@ -166,6 +170,18 @@ class BaseFinder:
         state = found.state or new_state()
         search.refuse_newer(state)
         return Base(Tier.VIEW, state, meta.applied + 1, (Landmark(meta.applied, meta.leader_epoch),))
+
+    def view_problem(self, partition: int, meta: ViewMeta | None, marks: Watermarks) -> str | None:
+        """Return why a view cannot be used; None if it can. Raises ``LogTruncated`` if it lies beyond the log's end."""
+        problem = view_problem(meta, self._log.topic_id, marks)
+        if (
+            problem is not None
+            and meta is not None
+            and meta.applied is not None
+            and meta.topic_id == self._log.topic_id
+        ):
+            refuse_lost(self._log, partition, (Landmark(meta.applied, meta.leader_epoch),))
+        return problem
 
     def has_checkpoint(self, partition: int, key: bytes) -> bool:
         """Return whether the process has a checkpoint, or a record that cannot be read in the place of one.
@@ -251,6 +267,8 @@ class BaseFinder:
         """Return the base that the index located. ``value`` is the checkpoint's record if it was read already."""
         assert self.index is not None
         for _ in range(_COMPACTED_RETRIES):
+            if found.floor is not None and found.floor.landmark in self._lost_of(search.partition):
+                found = replace(found, floor=None)
             base = self._located_base(search, marks, found, value)
             if base is not None:
                 return base
@@ -285,9 +303,25 @@ class BaseFinder:
         try:
             found = self.index.find(partition, FLOOR_KEY, settle=True)
             _refuse_damage(found)
-            return self._floor_base(marks, found)
+            return self._floor_base(partition, marks, replace(found, floor=self.floor(partition)))
         except (Unusable, LogDamaged):
             return None
+
+    def floor(self, partition: int) -> Floor | None:
+        """Return the newest floor that can be used. Raises ``LogTruncated``."""
+        floor = None if self.index is None else self.index.floor(partition)
+        return None if floor is None or floor.landmark in self._lost_of(partition) else floor
+
+    def _lost_of(self, partition: int) -> set[Landmark]:
+        """Return those of the newest entries below checkpoints and floor whose loss was accepted.
+
+        Compares all of them with the log at the first use of the partition; later, each base with what was read behind
+        it is enough. Raises ``LogTruncated``.
+        """
+        if partition not in self._lost:
+            assert self.index is not None
+            self._lost[partition] = refuse_lost(self._log, partition, self.index.landmarks(partition))
+        return self._lost[partition]
 
     def _located_base(self, search: Search, marks: Watermarks, found: Located, value: bytes | None) -> Base | None:
         """Return the base that the index located; None if the checkpoint's record was compacted away."""
@@ -296,7 +330,7 @@ class BaseFinder:
             found, value = self.index.find(search.partition, search.key, settle=True), None
         _refuse_damage(found)
         if found.head is None:
-            return self._floor_base(marks, found)
+            return self._floor_base(search.partition, marks, found)
         return self._head_base(search, marks, found.head, found.floor, value)
 
     def _head_base(
@@ -318,7 +352,7 @@ class BaseFinder:
         offset = None if found.head is None else found.head.offset
         return found.head is None or seek_point(offset, found.floor.offset) < marks.low
 
-    def _floor_base(self, marks: Watermarks, found: Located) -> Base:
+    def _floor_base(self, partition: int, marks: Watermarks, found: Located) -> Base:
         """Return the base of a process without a checkpoint: it has no entry below the floor."""
         floor = found.floor
         if floor is None:
@@ -328,6 +362,7 @@ class BaseFinder:
         if floor.offset < marks.low:
             raise Unusable(f"the floor {floor.offset} lies below the log's beginning {marks.low}")
         if floor.offset > marks.high:
+            refuse_lost(self._log, partition, (floor.landmark,))
             raise Unusable(f"the floor {floor.offset} lies beyond the log's end {marks.high}: a truncated log")
         return Base(Tier.CHECKPOINT, new_state(), floor.offset, (floor.landmark,))
 
@@ -338,6 +373,8 @@ class BaseFinder:
         if start < marks.low:
             raise Unusable(f"its seek point {start} lies below the log's beginning {marks.low}")
         if checkpoint.offset >= marks.high or start > marks.high:
+            landmarks = (checkpoint.landmark, Landmark(start - 1, -1 if floor is None else floor.leader_epoch))
+            refuse_lost(self._log, search.partition, landmarks)
             raise Unusable(f"it lies beyond the log's end {marks.high}: a truncated log")
         landmarks = [checkpoint.landmark]
         if floor is not None:

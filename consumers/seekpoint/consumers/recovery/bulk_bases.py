@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from seekpoint.consumers.checkpoints.checkpoint_index import Located
-from seekpoint.consumers.recovery.base_finder import Base, BaseFinder, Search, Unusable, view_problem
+from seekpoint.consumers.log_reading.lost_ends import highest
+from seekpoint.consumers.recovery.base_finder import Base, BaseFinder, Search, Unusable
 from seekpoint.consumers.recovery.fold_renewal import fold_reason
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.view.view_store import ViewMeta
@@ -54,13 +55,9 @@ class BulkBases:
         return self._default_tier if base is None else base.tier
 
     @property
-    def landmarks(self) -> dict[Landmark, None]:
-        """The records that the bases depend on: the highest of each leader epoch, which proves the others."""
-        highest: dict[int, Landmark] = {}
-        for base in self.by_key.values():
-            for landmark in base.landmarks:
-                highest[landmark.leader_epoch] = max(landmark, highest.get(landmark.leader_epoch, landmark))
-        return dict.fromkeys(highest.values())
+    def landmarks(self) -> list[Landmark]:
+        """The records that the bases depend on: the highest of each leader epoch."""
+        return highest(landmark for base in self.by_key.values() for landmark in base.landmarks)
 
     def query_view(self, tier: Tier | None) -> None:
         """Load the states from the view, if there is one and ``tier`` allows it."""
@@ -124,7 +121,7 @@ class BulkBases:
         """Take all bases from the view; return why that is not possible, or an empty text."""
         if self._base_finder.view is None:
             return "no view is kept"
-        problem = view_problem(self._meta, self._log.topic_id, marks)
+        problem = self._base_finder.view_problem(self.partition, self._meta, marks)
         if problem is not None or self._loaded is None or self._meta is None:
             return problem or self._view_reason
         landmarks = (Landmark(self._applied, self._meta.leader_epoch),)
@@ -180,7 +177,7 @@ class BulkBases:
         if index is None:
             return "no checkpoints are kept"
         keys = None if self.keys is None else list(self.keys)
-        floor = index.floor(self.partition) if keys is None else None
+        floor = self._base_finder.floor(self.partition) if keys is None else None
         if keys is None and (floor is None or floor.offset < marks.low):
             return "there is no floor inside the log"
         found = index.find_many(self.partition, keys)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader, seek_point
-from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
+from seekpoint.consumers.log_reading.lost_ends import stands_on_lost
 from seekpoint.consumers.log_reading.scan import BatchListener, scan, scan_all
 from seekpoint.consumers.log_reading.stable_end import StableEnds, hidden_end_error, hidden_note
 from seekpoint.consumers.recovery.base_finder import Base, BaseFinder, BaseLookup, Search, Unusable, checkpoint_of
@@ -28,7 +28,6 @@ from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import (
     JournalGap,
     LogDamaged,
-    LogTruncated,
     SeekpointError,
     TierUnavailable,
     UndecodableRecord,
@@ -47,6 +46,7 @@ _logger = logging.getLogger("seekpoint.consumers")
 
 _SCAN = Base(Tier.SCAN, new_state(), 0)
 _WARN_INTERVAL_S = 10.0
+_LOST = "it stands on entries that the log lost; the loss was accepted"
 
 
 class Recoverer:
@@ -186,7 +186,7 @@ class Recoverer:
         bulk = BulkBases(self.log, self.base_finder, partition, keys)
         try:
             return self._bulk(bulk, tier, must_be_current, skip_unusable, on_batch)
-        except (JournalGap, LogTruncated) as exc:
+        except JournalGap as exc:
             if tier is not None or not bulk.by_key:
                 raise
             scan_only = BulkBases(self.log, self.base_finder, partition, keys)
@@ -221,7 +221,8 @@ class Recoverer:
             drafts = {key: draft for key, draft in drafts.items() if is_known(draft) and key not in bulk.unusable}
         else:
             stats = scan(self.log, partition, drafts, start, marks.high, poison.add)
-        refuse_truncated(self.log, partition, bulk.landmarks, stats.first, marks)
+        if stands_on_lost(self.log, partition, bulk.landmarks, stats.first, marks):
+            raise JournalGap(_LOST, journal=self.log.name, partition=partition, **marks._asdict())
         duration_s = time.perf_counter() - began
         found = {
             key.decode(): Recovered.of(key, draft, stats, bulk.tier_of(key), start, marks, duration_s, poison.notes)
@@ -295,12 +296,15 @@ class Recoverer:
         partition, start = search.partition, base.seek_point
         try:
             stats = scan(self.log, partition, drafts, start, stop, poison.add, stop_seq=search.seq)
-            landmarks, unknown = base.landmarks, base.floor_unknown
-            refuse_truncated(self.log, partition, landmarks, stats.first, marks, floor_unknown=unknown)
-        except (JournalGap, LogTruncated) as exc:
+        except JournalGap as exc:
             if base.tier is Tier.SCAN:
                 raise
             raise Unusable(exc.message) from exc
+        if stands_on_lost(self.log, partition, base.landmarks, stats.first, marks):
+            raise Unusable(_LOST)
+        epoch = -1 if stats.first is None else stats.first.leader_epoch
+        if base.floor_unknown and epoch >= 0 and base.landmarks[0].leader_epoch not in (-1, epoch):
+            raise Unusable("another leader wrote since, and its floor may not be in the log any more")
         duration_s = time.perf_counter() - began
         return Recovered.of(search.key, drafts[search.key], stats, base.tier, start, marks, duration_s, poison.notes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from typing import TYPE_CHECKING
 
-from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
+from seekpoint.consumers.log_reading.lost_ends import stands_on_lost
 from seekpoint.consumers.recovery.base_finder import view_problem
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.view.process_summary import Summary, summary_of
@@ -128,7 +128,8 @@ def keys_from(
         for batch in recoverer.log.read(partition, start, marks.high):
             first = first or batch.first
             keys.update(key for record in batch.records if (key := record.key) is not None and is_process_key(key))
-        refuse_truncated(recoverer.log, partition, () if landmark is None else (landmark,), first, marks)
+        if stands_on_lost(recoverer.log, partition, () if landmark is None else (landmark,), first, marks):
+            return None
     except (JournalGap, LogTruncated):
         return None
     return {key for key in keys if not is_excluded(key)}

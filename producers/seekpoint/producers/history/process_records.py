@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
+from seekpoint.consumers.log_reading.leader_epochs import is_intact
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.process_history import kinds_of, logged_of
 from seekpoint.producers.durable.replay.recorded_run import Admission
@@ -272,10 +272,13 @@ class LineReading:
 
     def _intact(self, end: ReadEnd, read: _Read) -> _Read:
         """Return what was read behind ``end``. Raises ``LogTruncated`` if another leader has written over the end."""
-        first = read[0].first
-        if first is not None and first.leader_epoch != end.landmark.leader_epoch:
-            marks = self._log.watermarks(self._partition)
-            refuse_truncated(self._log, self._partition, (end.landmark,), first, marks)
+        first, landmark = read[0].first, end.landmark
+        is_other = first is not None and first.leader_epoch != landmark.leader_epoch
+        if is_other and not is_intact(self._log, self._partition, landmark):
+            raise LogTruncated(
+                "another leader epoch: the log was truncated",
+                partition=self._partition, offset=landmark.offset, expected=landmark.leader_epoch,
+            )  # fmt: skip
         return read
 
     def _begin(self, newest: State) -> Iterator[_Read]:

@@ -180,9 +180,13 @@ class JournalGap(OperatorRequired):
 
 
 class LogTruncated(OperatorRequired):
-    """The log ends before entries that were acknowledged, after an unclean leader election or a restored volume."""
+    """The log lost entries that were acknowledged, after an unclean leader election or a restored volume. Nobody goes
+    on with the partition until its end is back, or an operator accepts the loss."""
 
-    hint = "look at the brokers first; then seekpoint verify PROCESS_ID"
+    hint = (
+        "look at the brokers first; if the entries are gone for good, go on with what the log holds: "
+        "seekpoint verify --accept-loss PARTITION --reason TEXT"
+    )
     low: int | None = None
     high: int | None = None
     floor: int | None = None

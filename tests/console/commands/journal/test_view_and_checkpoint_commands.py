@@ -11,12 +11,14 @@ import pytest
 
 from kafka_checkpoints import project, save
 from raw_kafka import RawKafka
-from seekpoint.consumers.checkpoints.checkpoint import Checkpoint
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.recovery.recoverer import Recoverer
+from seekpoint.consumers.view.redis_view import RedisView
 from seekpoint.producers import Node
 from seekpoint.schemas import partition_of
 from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import LogTruncated
 from shells import Shell
 
 pytestmark = pytest.mark.cluster
@@ -150,6 +152,49 @@ def test_verify_names_a_forged_checkpoint(kept: Settings, shell: Shell) -> None:
         assert ran.code == 1
         assert f"case-1: {topic} is wrong (the record at position {position}" in ran.err
         assert "case-2:" not in ran.err
+
+
+def lose_end(settings: Settings, partition: int) -> None:
+    """Make view and floor stand on three entries that the log does not have."""
+    reader, view = KafkaReader(settings), RedisView(settings, settings.partitions)
+    high = reader.watermarks(partition).high
+    assert view.ready(partition, view.install(partition, reader.topic_id), high + 2, 0)
+    floor = Floor(offset=high + 3, leader_epoch=0, topic_id=reader.topic_id, since=0)
+    RawKafka(settings).write(partition, [(FLOOR_KEY, floor.to_bytes(), 1_000)], settings.topic_name("checkpoints"))
+    reader.close()
+
+
+async def test_a_lost_end_stops_a_partition_until_an_operator_accepts_it(kept: Settings, shell: Shell) -> None:
+    """For nodes and commands. The other partitions go on, and the doctor shows the loss, and who accepted it."""
+    partition = partition_of(b"case-1", kept.partitions)
+    await asyncio.to_thread(lose_end, kept, partition)
+    async with Node.connect(kept) as node:
+        with pytest.raises(LogTruncated, match="--accept-loss"):
+            await node.recover("case-1")
+        for process_id in ("case-1", next(f"new-{n}" for n in range(99) if at(f"new-{n}", kept) == partition)):
+            with pytest.raises(LogTruncated):
+                async with node.open(process_id):
+                    pass
+        async with node.open(next(f"new-{n}" for n in range(99) if at(f"new-{n}", kept) != partition)) as process:
+            await process.update("n", 1)
+
+    def lost_ends() -> list[Any]:
+        rows = shell("doctor", "--quick", "--json").json["diagnoses"]
+        return [(row["health"], row["found"]) for row in rows if row["subject"] == "lost end"]
+
+    [(health, found)] = await asyncio.to_thread(lost_ends)
+    assert (health, f"partition={partition}" in found) == ("error", True)
+    accept = "verify", "--accept-loss", str(partition), "--actor", "ann"
+    assert (await asyncio.to_thread(shell, *accept)).code == 2
+    assert (await asyncio.to_thread(shell, *accept, "--reason", "a disk is gone")).code == 0
+    assert "has lost nothing" in (await asyncio.to_thread(shell, *accept, "--reason", "again")).err
+    [(health, found)] = await asyncio.to_thread(lost_ends)
+    assert (health, "given up by ann: a disk is gone" in found) == ("warning", True)
+    await work(kept, "case-1")
+
+
+def at(process_id: str, settings: Settings) -> int:
+    return partition_of(process_id.encode(), settings.partitions)
 
 
 # --- checkpoints, lag -------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from seekpoint.console.render.output import emit_json_list, fail, say
 from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.target import CommandTarget
+from seekpoint.console.services.calls.send_and_confirm import user_name
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recoverer import Recoverer
@@ -25,10 +26,18 @@ def verify(
     target: CommandTarget,
     process_ids: ProcessIds = None,
     everything: Annotated[bool, typer.Option("--all", help="Verify every process of the journal.")] = False,
+    accept_loss: Annotated[
+        int | None,
+        typer.Option(metavar="PARTITION", help="Go on with what the log of a partition holds that lost its end."),
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why the loss is accepted. The journal keeps it.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Who accepts it. Default: the user of this machine.")] = None,
     wide: Wide = False,
     json: AsJson = False,
 ) -> int:
     """Recover processes in every way and compare. The readers are independent. Exits with 1 if the results differ."""
+    if accept_loss is not None:
+        return _accept_loss(target, accept_loss, reason, actor)
     if bool(process_ids) == everything:
         raise typer.BadParameter("give process ids, or --all", param_hint="PROCESS_ID")
     faults = _Faults(target.recoverer)
@@ -39,6 +48,18 @@ def verify(
     for way, reason in faults.missing:
         say(f"not verified by {way}: {reason}")
     return EXIT_FAULT if faults.found else 0
+
+
+def _accept_loss(target: CommandTarget, partition: int, reason: str | None, actor: str | None) -> int:
+    from seekpoint.consumers.recovery.loss_acceptance import accept_partition_loss
+
+    if not reason:
+        raise typer.BadParameter("say why, the journal keeps it", param_hint="--reason")
+    if not 0 <= partition < target.log.partitions:
+        raise typer.BadParameter(f"the journal has {target.log.partitions} partitions", param_hint="--accept-loss")
+    loss = accept_partition_loss(target.recoverer, partition, actor=actor or user_name("--actor"), reason=reason)
+    say(f"partition {partition} goes on with the log below {loss.high}; entries up to {loss.lost_to - 1} are given up")
+    return 0
 
 
 class _Faults:

@@ -154,8 +154,10 @@ def _transactions(target: CommandTarget) -> Iterator[Diagnosis]:
 
 def _view_and_floors(target: CommandTarget) -> Iterator[Diagnosis]:
     """Check the view and the floors. Watch for up to two seconds whether each view that is behind makes progress."""
-    from seekpoint.console.services.facts.checkup import floors, view
+    from seekpoint.console.services.facts.checkup import Diagnosis, JournalHealth, failure, floors, view
     from seekpoint.console.services.facts.partition_lag import lags
+    from seekpoint.consumers.log_reading.lost_ends import accepted_losses
+    from seekpoint.consumers.recovery.loss_acceptance import lost_partitions
 
     before = after = lags(target)
     deadline = time.monotonic() + _WATCH_S
@@ -164,6 +166,11 @@ def _view_and_floors(target: CommandTarget) -> Iterator[Diagnosis]:
     ):
         time.sleep(_POLL_INTERVAL_S)
         after = lags(target)
+    for error in lost_partitions(target.recoverer):
+        yield failure("lost end", error)
+    for loss in accepted_losses(target.log):
+        text = f"partition {loss.partition}: entries up to {loss.lost_to - 1} given up by {loss.actor}: {loss.reason}"
+        yield Diagnosis(subject="lost end", health=JournalHealth.WARNING, found=text)
     yield view(before, after, target.view is not None)
     yield floors(after)
 
