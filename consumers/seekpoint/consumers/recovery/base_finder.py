@@ -373,8 +373,8 @@ class BaseFinder:
         if start < marks.low:
             raise Unusable(f"its seek point {start} lies below the log's beginning {marks.low}")
         if checkpoint.offset >= marks.high or start > marks.high:
-            landmarks = (checkpoint.landmark, Landmark(start - 1, -1 if floor is None else floor.leader_epoch))
-            refuse_lost(self._log, search.partition, landmarks)
+            ends = (checkpoint.landmark, Landmark(start - 1, -1 if floor is None else floor.leader_epoch))
+            refuse_lost(self._log, search.partition, ends)
             raise Unusable(f"it lies beyond the log's end {marks.high}: a truncated log")
         landmarks = [checkpoint.landmark]
         if floor is not None:

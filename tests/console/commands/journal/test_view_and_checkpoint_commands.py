@@ -179,7 +179,7 @@ async def test_a_lost_end_stops_a_partition_until_an_operator_accepts_it(kept: S
             await process.update("n", 1)
 
     def lost_ends() -> list[Any]:
-        rows = shell("doctor", "--quick", "--json").json["diagnoses"]
+        rows = shell("doctor", "--quick", "--json").json["findings"]
         return [(row["health"], row["found"]) for row in rows if row["subject"] == "lost end"]
 
     [(health, found)] = await asyncio.to_thread(lost_ends)
