@@ -7,7 +7,7 @@ import pytest
 from seekpoint.consumers import Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY
 from seekpoint.consumers.checkpoints.checkpoint_index import CheckpointIndex
-from seekpoint.consumers.recovery.base_finder import Base, Search, Unusable
+from seekpoint.consumers.recovery.base_search import Base, Search, Unusable
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas.bodies import LifecycleChanged

@@ -7,7 +7,8 @@ from itertools import islice
 
 from seekpoint.consumers.checkpoints.checkpoint_index import Located
 from seekpoint.consumers.log_reading.lost_ends import highest
-from seekpoint.consumers.recovery.base_finder import Base, BaseFinder, Search, Unusable
+from seekpoint.consumers.recovery.base_finder import BaseFinder
+from seekpoint.consumers.recovery.base_search import Base, Search, Unusable
 from seekpoint.consumers.recovery.fold_renewal import fold_reason
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.view.view_store import ViewMeta

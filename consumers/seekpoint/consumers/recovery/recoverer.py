@@ -18,7 +18,8 @@ from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader, seek_po
 from seekpoint.consumers.log_reading.lost_ends import stands_on_lost
 from seekpoint.consumers.log_reading.scan import BatchListener, scan, scan_all
 from seekpoint.consumers.log_reading.stable_end import StableEnds, hidden_end_error, hidden_note
-from seekpoint.consumers.recovery.base_finder import Base, BaseFinder, BaseLookup, Search, Unusable, checkpoint_of
+from seekpoint.consumers.recovery.base_finder import BaseFinder, BaseLookup, checkpoint_of
+from seekpoint.consumers.recovery.base_search import Base, Search, Unusable
 from seekpoint.consumers.recovery.dead_letters import DeadLetters, PoisonCollector
 from seekpoint.consumers.recovery.fold_renewal import fold_reason
 from seekpoint.consumers.recovery.points import NOW, Point, timestamp_ms

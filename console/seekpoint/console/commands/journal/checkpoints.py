@@ -107,7 +107,8 @@ def checkpoints_of(
 
 
 def _facts_in(value: bytes, process_id: str, partition: int, position: int, topic_id: str) -> dict[str, Any]:
-    from seekpoint.consumers.recovery.base_finder import Unusable, checkpoint_of
+    from seekpoint.consumers.recovery.base_finder import checkpoint_of
+    from seekpoint.consumers.recovery.base_search import Unusable
     from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
     from seekpoint.schemas.errors import JournalMismatch
 

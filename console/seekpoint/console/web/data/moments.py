@@ -346,7 +346,7 @@ class _Base(NamedTuple):
 
 def _base_of(target: CommandTarget, process_id: str, partition: int) -> _Base:
     """Return the base of a process in a trimmed log. Raises ``JournalGap`` if there is none."""
-    from seekpoint.consumers.recovery.base_finder import Search, Unusable
+    from seekpoint.consumers.recovery.base_search import Search, Unusable
 
     key = process_key(process_id)
     marks = target.log.watermarks(partition)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from seekpoint.console.services.arguments.target import CommandTarget
     from seekpoint.console.web.data.moments import ProcessMoments
-    from seekpoint.consumers.recovery.base_finder import Base, Search
+    from seekpoint.consumers.recovery.base_search import Base, Search
     from seekpoint.schemas.log.log_ports import Watermarks
 
 
@@ -65,7 +65,7 @@ def refold(target: CommandTarget, moments: ProcessMoments) -> Refold:
     Raises ``UnknownProcess``, and ``JournalGap`` if the log was trimmed and no checkpoint can be used.
     """
     from seekpoint.consumers.log_reading.scan import scan
-    from seekpoint.consumers.recovery.base_finder import Search
+    from seekpoint.consumers.recovery.base_search import Search
 
     process_id, log = moments.process_id, target.log
     key = process_key(process_id)
@@ -126,7 +126,7 @@ def _found(
     marks: Watermarks,
     missing: dict[str, str],
 ) -> Base | None:
-    from seekpoint.consumers.recovery.base_finder import Unusable
+    from seekpoint.consumers.recovery.base_search import Unusable
     from seekpoint.schemas.errors import LogDamaged
 
     try:
