@@ -148,7 +148,7 @@ _D = "5dd3" * 8
 def _first_turn() -> list[b.Body]:
     """An agent begins, tries a step twice, and leaves an effect in doubt behind its turn."""
     return [
-        b.AgentStarted("refunder", "1", "81c0", '{"order":"4711"}', TRACE_PARENT),
+        b.AgentStarted("refunder", "1", "81c0", '{"order":"4711"}', TRACE_PARENT, limits='{"usd":"9"}'),
         b.BudgetSet('{"usd":"10","irreversible_effects":"2"}', '{"tokens":"1000"}', "0.5", "escalate"),
         b.PatchMarked("ask-first"),
         b.StepStarted("1/look:1", 1, "look", _D, '["4711"]', 1, "case/1/look:1", 5, '{"tool_calls":"1"}'),
@@ -187,9 +187,9 @@ def _second_turn() -> list[b.Body]:
         b.GateResolved("2/approve:1", "approved", None, "12", "ann", "he is right"),
         b.GateOpened("2/approve:2", 9, "approve", _D, deadline_us=500),
         b.AnswerRefused("2/approve:2", _id(32), "no number"),
-        b.ChildSpawned("2/child:1", 10, "child", _D, "case-18", "helper", "1"),
-        b.ChildEnded("2/child:1", "succeeded", '"done"'),
-        b.ChildSpawned("2/child:2", 11, "child", _D, "case-19", "helper", "1"),
+        b.ChildSpawned("2/child:1", 10, "child", _D, "case-18", "helper", "1", estimate='{"usd":"1"}'),
+        b.ChildEnded("2/child:1", "succeeded", '"done"', spent='{"usd":"0.3"}'),
+        b.ChildSpawned("2/child:2", 11, "child", _D, "case-19", "helper", "1", limits='{"usd":"2"}'),
         b.EffectIntended("2/book:1", 12, "book", _D, "idempotent", "hotel", None, "case/2/book:1", '["12"]'),
         b.EffectSettled("2/book:1", 1, "succeeded", '"no. 12"', cost_usd="2", ended_at_us=9),
         b.ObligationRegistered("2/book:1", "unbook", '["12"]'),

@@ -24,6 +24,7 @@ from seekpoint.producers.durable.steps.agent_values import (
     rebuilt_input,
     rebuilt_result,
 )
+from seekpoint.producers.durable.waits.children import granted_to
 from seekpoint.producers.node_services import NodeServices
 from seekpoint.producers.opening import Opening
 from seekpoint.producers.process import Process, durable_side
@@ -228,7 +229,7 @@ class _Run(FrozenStruct, frozen=True):
         try:
             if retry_failed is True:
                 await self._set_aside(True)
-            text = await self._result(self._begin(given))
+            text = await self._result(self._begin(given, await granted_to(self.durable.session, given)))
             if cancellation.is_accepted:
                 raise cancellation.error()  # the code caught it and went on; the process does not
         except _HeldError:
@@ -335,7 +336,7 @@ class _Run(FrozenStruct, frozen=True):
             raise
 
     # --- the beginning
-    def _begin(self, given: GivenInput | Recorded) -> Any:
+    def _begin(self, given: GivenInput | Recorded, granted: b.Json | None) -> Any:
         """Journal the beginning of the run; return the input for the code."""
         process, written = self.durable, self.durable.written
         begins = written.agent is None and process.ahead_lifecycle in _BEGINNING
@@ -345,8 +346,10 @@ class _Run(FrozenStruct, frozen=True):
             text = self._first_input(given)
             agent, span = self.agent, None if process.tracer is None else process.tracer.current()
             process.send(
-                b.AgentStarted(agent.name, agent.version, agent.definition, text, span, process.options.spawned_by)
-            )
+                b.AgentStarted(
+                    agent.name, agent.version, agent.definition, text, span, process.options.spawned_by, granted
+                )
+            )  # fmt: skip
         else:
             text = written.agent.input_json
         if process.written.owner_deaths and not process.cancellation.is_accepted:

@@ -352,7 +352,8 @@ class LogSession:
                 self.process_id,
             )  # fmt: skip
             return await elsewhere.run(request)
-        given = GivenInput(agent, child_id, input, is_journaled=True)
+        granted = self.written.calls[key].facts.get("limits")
+        given = GivenInput(agent, child_id, input, is_journaled=True, granted=granted)
         return await self._node.run(
             agent, child_id, given, wait_s=wait_s, retry_failed=retry_failed, spawned_by=self.process_id
         )

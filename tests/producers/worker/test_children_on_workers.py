@@ -88,7 +88,21 @@ async def insists(process: Process, times: int) -> str:
     return result
 
 
-AGENTS: list[Agent] = [parent, child, flaky_child, insists]
+@agent("buyer")
+async def buyer(process: Process, amounts: list[str]) -> int:
+    for amount in amounts:
+        await process.step("buy", str, usage={"usd": amount})
+    return len(amounts)
+
+
+@agent("thrifty")
+async def thrifty(process: Process, amounts: list[str]) -> int:
+    await process.set_budget({"usd": "3"})
+    bought: int = await process.spawn(buyer, f"{process.process_id}.c", amounts).result()
+    return bought
+
+
+AGENTS: list[Agent] = [parent, child, flaky_child, insists, buyer, thrifty]
 
 
 class Fleet:
@@ -148,6 +162,20 @@ async def test_the_failure_of_a_child_has_the_class_that_its_code_raised() -> No
         run = await client.submit(parent, "p", ["fails", "fails in a step"])
         assert await run.result(ROUND_S) == ["ValueError ('no money',)", "KeyError ('account',)"]
         await until(lambda: worker.failed == 2)
+
+
+async def test_a_budget_covers_children_that_other_workers_run() -> None:
+    """The child reads from its parent's entry what it may use, and tells at its end what it used."""
+    async with fleet() as (_, client, _worker):
+        assert await (await client.submit(thrifty, "p", ["1", "1"])).result(ROUND_S) == 2
+        budget = (await client.state("p")).budget
+        assert budget is not None
+        assert budget.by_children["usd"] == 2
+        with pytest.raises(RunFailed):
+            await (await client.submit(thrifty, "q", ["2", "2", "2"])).result(ROUND_S)
+        child_budget = (await client.state("q.c")).budget
+        assert child_budget is not None
+        assert child_budget.spent["usd"] == 4
 
 
 async def test_a_child_that_ended_while_nobody_watched_brings_its_parent_back() -> None:

@@ -24,6 +24,7 @@ class AgentStarted(Body, frozen=True):
     input: Json = "null"
     trace_parent: str | None = None
     spawned_by: str | None = None
+    limits: Json | None = None
 
 
 class StepStarted(Body, frozen=True):
@@ -202,16 +203,20 @@ class ChildSpawned(Body, frozen=True):
     agent: str = ""
     version: str = ""
     input: Json = "null"
+    estimate: Json | None = None
+    limits: Json | None = None
 
 
 class ChildEnded(Body, frozen=True):
-    """The result of a child process."""
+    """The result of a child process, and what it used."""
 
     KIND = "child_ended"
+    IS_TIMED = True
     key: str = ""
     outcome: str = ""
     result: Json = "null"
     error: Json | None = None
+    spent: Json | None = None
 
 
 class EffectIntended(Body, frozen=True):

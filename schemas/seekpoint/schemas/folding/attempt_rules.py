@@ -138,13 +138,16 @@ def whole_attempt(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
 
 
 def close_call(
-    draft: Draft, key: str, kind: str, status: str, output: b.Json, error: b.Json | None, limits: Limits
-) -> Misfit:
-    """End a call that has one attempt."""
+    draft: Draft, key: str, kind: str, status: str, output: b.Json, error: b.Json | None, limits: Limits,
+    detail: b.Json | None = None,
+) -> Misfit:  # fmt: skip
+    """End a call that has one attempt. ``detail``: its facts, if they change."""
     old = draft.calls.get(key)
     if old is None or old.kind != kind or old.status != "started":
         return illegal(f"{key[:80]} is not under way so")
-    return put_call(draft, key, replace(old, status=status, seq=draft.call_seq + 1, output=output, error=error), limits)
+    detail, seq = detail or old.detail, draft.call_seq + 1
+    call = replace(old, status=status, seq=seq, output=output, error=error, detail=detail)
+    return put_call(draft, key, call, limits)
 
 
 def charge_end(draft: Draft, body: Any, call: Call | None, limits: Limits, budget: Budget | None) -> Misfit:

@@ -7,6 +7,7 @@ not fit. Each rule returns None, or the reason why the body does not fit; then t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 import orjson
 from msgspec.structs import replace
@@ -33,6 +34,7 @@ from seekpoint.schemas.state.calls import AgentRun, Call, call_width, may_be_red
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, frame_of
 from seekpoint.schemas.state.state_values import encoded, size_of, text_width
+from seekpoint.schemas.values.decimal_arithmetic import EXACT
 
 __all__ = ["CALL_RULES", "record_write"]
 
@@ -145,14 +147,30 @@ def _store_mail(draft: Draft, key: str, body: b.Received, limits: Limits) -> Mis
 
 
 def _spawn(draft: Draft, body: b.ChildSpawned, limits: Limits) -> Misfit:
-    facts = {"child_id": body.child_id, "agent": body.agent, "version": body.version}
+    facts = {"child_id": body.child_id, "agent": body.agent, "version": body.version, "limits": body.limits}
     return begin_wait(draft, body, limits, "child", facts)
+
+
+_ZERO = Decimal(0)
 
 
 def _end_child(draft: Draft, body: b.ChildEnded, limits: Limits) -> Misfit:
     if body.outcome not in ("succeeded", "failed"):
         return illegal(f"no child ends {body.outcome[:40]}")
-    return close_call(draft, body.key, "child", body.outcome, body.result, body.error, limits)
+    call, budget = draft.calls.get(body.key), draft.budget
+    facts = {} if call is None or call.kind != "child" else call.facts
+    try:
+        spent, before = amounts_in(body.spent), amounts_in(facts.get("charged"))
+        more = {name: EXACT.subtract(amount, min(amount, before.get(name, _ZERO))) for name, amount in spent.items()}
+        budget = budget and budget.charge_child(body.key, more, draft.updated_us)
+    except AMOUNT_ERRORS:
+        return illegal("what a child used are amounts by dimension")
+    # A child that is tried again has spent all the same what an earlier end of it charged.
+    detail = None if body.spent is None else orjson.dumps({**facts, "charged": body.spent}).decode()
+    misfit = close_call(draft, body.key, "child", body.outcome, body.result, body.error, limits, detail)
+    if misfit is None:
+        draft.budget = budget
+    return misfit
 
 
 # --- failed calls -----------------------------------------------------------------------------------------------------
@@ -213,6 +231,10 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     """Start the run of an agent. A process that has not run yet is running after this one entry."""
     if draft.agent is not None:
         return illegal("an agent runs as the process already")
+    try:
+        granted = amounts_in(body.limits)
+    except AMOUNT_ERRORS:
+        return illegal("limits are amounts by dimension")
     frame = draft.start_frame or frame_of(draft)  # a fork's code runs from where its parent's began
     wanted = draft.submission
     correlation_id = None if wanted is None else wanted.correlation_id
@@ -231,6 +253,8 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     if misfit is None:
         draft.agent, draft.start_frame, draft.content_bytes = agent, frame, grown
         draft.submission = None
+        if granted:
+            draft.budget = replace(draft.budget or Budget(), limits=granted, granted=granted)
         if spawned_by is not None:
             draft.lineage = replace(draft.lineage, spawned_by=spawned_by[:200])
         if draft.lifecycle in _BEFORE_RUNNING:
@@ -286,7 +310,7 @@ _ACTIONS = ("pause", "fail", "escalate")
 
 
 def _set_budget(draft: Draft, body: b.BudgetSet, limits: Limits) -> Misfit:
-    """Set new limits; the amounts used so far are kept."""
+    """Set new limits, none above what the parent lets a child use; the amounts used so far are kept."""
     try:
         warn_at = amount_of(body.warn_at)
         if body.on_exceed not in _ACTIONS or warn_at > 1:
@@ -295,6 +319,7 @@ def _set_budget(draft: Draft, body: b.BudgetSet, limits: Limits) -> Misfit:
     except AMOUNT_ERRORS as exc:
         return illegal(f"no such budget: {exc}")
     budget = draft.budget or Budget()
+    run |= {name: min(run.get(name, amount), amount) for name, amount in budget.granted.items()}
     draft.budget = replace(budget, limits=run, day_limits=day, warn_at=warn_at, on_exceed=body.on_exceed, noted=())
     return None
 
@@ -311,7 +336,8 @@ def _record_budget_event(draft: Draft, body: b.BudgetNoted, limits: Limits) -> M
         if body.scope == "day":
             budget = replace(budget, noted=(), day_limits={**budget.day_limits, **raised})
         else:
-            budget = replace(budget, noted=(), limits={**budget.limits, **raised})
+            granted = {name: amount for name, amount in budget.granted.items() if name not in raised}
+            budget = replace(budget, noted=(), limits={**budget.limits, **raised}, granted=granted)
     elif body.kind == "refunded" and body.key is not None:
         budget = budget.reserve(body.key, {})
     else:

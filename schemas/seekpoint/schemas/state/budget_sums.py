@@ -46,6 +46,10 @@ class Budget(FrozenStruct, frozen=True):
     """By the key of the call that is under way."""
     noted: tuple[str, ...] = ()
     """The notes written so far, such as ``warned usd run``; a note of a day ends with its number."""
+    granted: Amounts = field(default_factory=dict)
+    """What the parent of a child lets it use: the limits that its code sets are not higher."""
+    by_children: Amounts = field(default_factory=dict)
+    """What children used that have ended, and theirs: apart from ``spent``, since each process counts its own."""
 
     @property
     def has_limits(self) -> bool:
@@ -69,9 +73,19 @@ class Budget(FrozenStruct, frozen=True):
             return charged
         return replace(charged, reserved={one: rest for one, rest in self.reserved.items() if one != key})
 
+    def charge_child(self, key: str, amounts: Amounts, at_us: int) -> Budget:
+        """Charge what the child of the call ``key`` used, and free what was kept for it."""
+        charged = self.charge(key, amounts, at_us)
+        return replace(charged, spent=self.spent, by_children=_sum(self.by_children, amounts))
+
+    @property
+    def used(self) -> Amounts:
+        """What the process and its children used."""
+        return _sum(self.spent, self.by_children) if self.by_children else self.spent
+
     def only_spent(self) -> Budget | None:
-        """Return a budget without limits that has the same sums: what a gravestone keeps. None if nothing was spent."""
-        return Budget(spent=self.spent) if self.spent else None
+        """Return a budget without limits that has the same sums: what a gravestone keeps. None if nothing was used."""
+        return Budget(spent=self.spent, by_children=self.by_children) if self.used else None
 
     def spent_texts(self) -> dict[str, str]:
         """Return what was spent, by dimension, as decimal texts."""
@@ -79,7 +93,9 @@ class Budget(FrozenStruct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; ``from_json`` reads them."""
+        of_tree = {"granted": _texts(self.granted), "by_children": _texts(self.by_children)}
         return {
+            **{name: amounts for name, amounts in of_tree.items() if amounts},  # states of format 1 have neither
             "limits": _texts(self.limits),
             "day_limits": _texts(self.day_limits),
             "warn_at": plain_text(self.warn_at),
@@ -106,6 +122,8 @@ class Budget(FrozenStruct, frozen=True):
             day_spent=_amounts(found["day_spent"], _TOTAL_MAX),
             reserved={str(key): _amounts(kept) for key, kept in found["reserved"].items()},
             noted=tuple(map(str, found["noted"])),
+            granted=_amounts(found.get("granted", {})),
+            by_children=_amounts(found.get("by_children", {}), _TOTAL_MAX),
         )
 
 

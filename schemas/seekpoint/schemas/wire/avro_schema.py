@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
 
-SCHEMA_FINGERPRINT = bytes.fromhex("c8b79ab1a5dd5268")
+SCHEMA_FINGERPRINT = bytes.fromhex("49128223426e0fed")
 """The CRC-64-AVRO of the current schema's parsing canonical form, little-endian. A test compares it with fastavro's."""
 
 _NAMESPACE = "seekpoint"

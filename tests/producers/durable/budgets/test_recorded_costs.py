@@ -101,5 +101,5 @@ async def test_a_usage_that_is_none_is_refused_before_the_call(node: Node) -> No
     async with node.open("p") as process:
         for usage in ({"euros": 1}, "much", 7):
             with pytest.raises(InvalidSetting):
-                await process.step("rent", str, 1, usage=usage)  # type: ignore[call-overload]
+                await process.step("rent", str, 1, usage=usage)  # type: ignore[arg-type]
         assert not process.state.calls

@@ -56,7 +56,7 @@ def budget_facts(budget: Budget) -> dict[str, Any]:
     return {
         "warn_at": plain_text(budget.warn_at),
         "on_exceed": budget.on_exceed,
-        "run": _amounts(budget.limits, budget.spent, reserved),
+        "run": _amounts(budget.limits, budget.used, reserved),
         "day": _date(budget.day),
         "of_day": _amounts(budget.day_limits, budget.day_spent, reserved),
         "reserved_for": sorted(budget.reserved),

@@ -162,15 +162,30 @@ def warnings_of(
     return found
 
 
+def rest_of(budget: Budget, key: str, day: int) -> dict[str, Decimal]:
+    """Return what the limits leave to the call ``key``: the least where a dimension has two, and never below 0."""
+    rest: dict[str, Decimal] = {}
+    for scope, limits in (("run", budget.limits), ("day", budget.day_limits)):
+        for dimension, limit in limits.items():
+            left = max(EXACT.subtract(limit, _used(budget, key, dimension, scope, day)), _ZERO)
+            rest[dimension] = min(left, rest.get(dimension, left))
+    return rest
+
+
 def _used(budget: Budget, key: str, dimension: str, scope: str, day: int) -> Decimal:
     reserved = exact_sum(amounts.get(dimension, _ZERO) for one, amounts in budget.reserved.items() if one != key)
     if scope == "run":
-        return EXACT.add(budget.spent.get(dimension, _ZERO), reserved)
+        return EXACT.add(budget.used.get(dimension, _ZERO), reserved)
     return EXACT.add(budget.day_spent.get(dimension, _ZERO) if budget.day == day else _ZERO, reserved)
 
 
 def _note_scope(scope: str, day: int) -> str:
     return f"day {day}" if scope == "day" else scope
+
+
+def amount_texts(amounts: Mapping[str, Decimal]) -> b.Json:
+    """Return the amounts as entries have them."""
+    return dump({name: plain_text(amount) for name, amount in amounts.items()})
 
 
 def amounts_of(wanted: Mapping[str, Any]) -> dict[str, Decimal]:

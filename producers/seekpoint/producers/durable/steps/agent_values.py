@@ -23,7 +23,12 @@ logger = logging.getLogger("seekpoint.producers")
 class GivenInput:
     """The input that a program gives to a run."""
 
-    def __init__(self, agent: Agent[Any, Any], process_id: str, value: Any, *, is_journaled: bool = False) -> None:
+    def __init__(
+        self, agent: Agent[Any, Any], process_id: str, value: Any, *, is_journaled: bool = False,
+        granted: Json | None = None,
+    ) -> None:  # fmt: skip
+        self.granted = granted
+        """What the parent of a child lets it use."""
         self._agent = agent
         self._process_id = process_id
         self._value = value

@@ -11,6 +11,7 @@ recorded. Children end before the turn, or the run, that spawned them. A request
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
@@ -32,21 +33,34 @@ class ChildCalls(DurableCalls):
 
     @overload
     def spawn(
-        self, agent: Agent[Input, Output], child_id: str, input: Input, *, key: str | None = None
-    ) -> Child[Output]: ...
+        self, agent: Agent[Input, Output], child_id: str, input: Input, *, key: str | None = None,
+        budget: Mapping[str, Any] | None = None,
+    ) -> Child[Output]: ...  # fmt: skip
     @overload
-    def spawn(self, agent: Agent[None, Output], child_id: str, *, key: str | None = None) -> Child[Output]: ...
     def spawn(
-        self, agent: Agent[Any, Output], child_id: str, input: Any = None, *, key: str | None = None
-    ) -> Child[Output]:
+        self, agent: Agent[None, Output], child_id: str, *, key: str | None = None,
+        budget: Mapping[str, Any] | None = None,
+    ) -> Child[Output]: ...  # fmt: skip
+    def spawn(
+        self, agent: Agent[Any, Output], child_id: str, input: Any = None, *, key: str | None = None,
+        budget: Mapping[str, Any] | None = None,
+    ) -> Child[Output]:  # fmt: skip
         """Run ``agent`` as the process ``child_id``, beside this code; ``await child.result()`` returns its result.
 
         The child begins once its spawn is journaled here. An id is never free again: derive it from this process's id,
         as in ``f"{process.process_id}.1"``, so that a fork has children of its own. The child ends before the turn or
         the run does, awaited or not. On a worker that has code for ``agent`` the child is submitted to the inbox, and
         any worker runs it. Elsewhere it runs beside this code, and if this run fails, the child is released as it
-        stands and resumed with this process. Raises ``ReplayDivergence``, ``UnserializableValue``, ``InvalidValue``
-        for an input that does not fit the agent's annotation, and ``Refused`` for this process's own id.
+        stands and resumed with this process.
+
+        ``budget``, such as ``{"usd": "1"}``, is what the child and its own children may use: this process's budget
+        reserves it, and is charged what the child used when it ends. Without it the child may use what the limits of
+        this process leave when it begins, nothing is reserved, and several such children at once may exceed them
+        together. Limits that its code sets are not higher; a person may raise them.
+
+        Raises ``BudgetExceeded`` (by ``result()``), ``InvalidSetting`` for a budget that is none,
+        ``ReplayDivergence``, ``UnserializableValue``, ``InvalidValue`` for an input that does not fit the agent's
+        annotation, and ``Refused`` for this process's own id.
         """
         from seekpoint.producers.durable.waits.child_runs import Child
 
@@ -55,6 +69,10 @@ class ChildCalls(DurableCalls):
         if child_id == process.process_id:
             raise Refused("a process is not its own child", process_id=child_id)
         check_ownable(child_id)
+        if budget is not None:
+            from seekpoint.producers.durable.budgets.budget_checks import amounts_of
+
+            amounts_of(budget)  # raises before anything is written
         text = dump(input, process.limits, agent.types.input is not None)
         asked_id = _recorded_id(process, agent, child_id, text) if process.matcher.records else child_id
         try:
@@ -74,7 +92,8 @@ class ChildCalls(DurableCalls):
                 b.ChildSpawned(
                     key=place.key, position=place.position, name=agent.name, digest=_digest(agent, child_id, text),
                     child_id=child_id, agent=agent.name, version=agent.version, input=text,
-                )
+                ),
+                budget or {},
             )  # fmt: skip
         elif place.record.status == "started":
             child.begin(None)

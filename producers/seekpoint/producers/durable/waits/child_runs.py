@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic
+
+from msgspec.structs import replace
 
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import tagged
@@ -31,6 +34,8 @@ __all__ = ["Child"]
 
 logger = logging.getLogger("seekpoint.producers")
 
+_DAY_US = 86_400_000_000
+_NO_BUDGET: Mapping[str, Any] = MappingProxyType({})
 _WAIT_S = 5.0
 """How long one attempt waits for a child that another node owns."""
 _SUSPENDED_S = 1.0
@@ -80,14 +85,38 @@ class Child(Generic[OutputT]):
         return record is not None and bool(record.facts.get("set_aside"))
 
     # --- the run
-    def begin(self, spawned: b.ChildSpawned | None) -> None:
-        """Run the child beside the code. ``spawned``, if any, is acknowledged first."""
-        sent = None if spawned is None else self._process.sent(spawned)
+    def begin(self, spawned: b.ChildSpawned | None, budget: Mapping[str, Any] = _NO_BUDGET) -> None:
+        """Run the child beside the code. ``spawned``, if any, is acknowledged first; ``budget`` admits it before."""
+        sent: Awaitable[object] | None = None
+        if spawned is not None:
+            is_free = self._process.ahead_budget is None and not budget
+            sent = self._process.sent(spawned) if is_free else self._admitted(spawned, budget)
         self._task = asyncio.create_task(self._run_recorded(sent), name=f"seekpoint-child-{self.child_id}")
         self._task.add_done_callback(self._process.waiting.wake)
         self._process.children.add(self.key, self.child_id, self._task)
 
-    async def _run_recorded(self, sent: asyncio.Future[int] | None) -> ChildEnd:
+    async def _admitted(self, spawned: b.ChildSpawned, budget: Mapping[str, Any]) -> None:
+        """Write ``spawned`` with what the child may use, once the parent's budget has room for it."""
+        from seekpoint.producers.durable.budgets.budget_checks import admit, amount_texts, amounts_of, rest_of
+
+        process, wanted = self._process, amounts_of(budget)
+        await admit(process, self._place, wanted)
+        limits, of_parent = wanted, process.ahead_budget
+        if of_parent is not None:
+            limits = {**rest_of(of_parent, self.key, process.clock.now_us() // _DAY_US), **wanted}
+        estimate = amount_texts(wanted) if wanted else None
+        await process.sent(replace(spawned, estimate=estimate, limits=amount_texts(limits)))
+
+    async def _spent(self) -> b.Json | None:
+        """Return what the child used, for the budget of its parent; None if that limits nothing."""
+        if self._process.ahead_budget is None:
+            return None
+        from seekpoint.producers.durable.budgets.budget_checks import amount_texts
+
+        budget = (await self._process.session.recover(self.child_id, missing_ok=True)).state.budget
+        return None if budget is None else amount_texts(budget.used)
+
+    async def _run_recorded(self, sent: Awaitable[object] | None) -> ChildEnd:
         if sent is not None:
             await sent
         if self._process.cancellation.is_accepted and not self._process.cancellation.is_compensating:
@@ -97,7 +126,7 @@ class Child(Generic[OutputT]):
         await self._process.append(
             b.ChildEnded(
                 key=self.key, outcome=end.outcome, result=end.text if succeeded else "null",
-                error=None if succeeded else end.text,
+                error=None if succeeded else end.text, spent=await self._spent(),
             )
         )  # fmt: skip
         return end

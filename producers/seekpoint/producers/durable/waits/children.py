@@ -33,6 +33,20 @@ class ChildFailure(Exception):  # no error of its own: it carries the failure of
         self.text = text
 
 
+async def granted_to(session: Session, given: object) -> b.Json | None:
+    """Return what its parent lets a child use that begins with ``given``; None if that is not limited.
+
+    A child that was submitted reads it from the entry of its spawn.
+    """
+    wanted = session.written.submission
+    if wanted is None or wanted.spawned_by is None or session.written.agent is not None:
+        granted: b.Json | None = getattr(given, "granted", None)
+        return granted
+    calls = (await session.recover(wanted.spawned_by, missing_ok=True)).state.calls.values()
+    children = (call.facts for call in calls if call.kind == "child")
+    return next((facts.get("limits") for facts in children if facts["child_id"] == session.process_id), None)
+
+
 class Children:
     """The children that run beside the code of one process."""
 
