@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
+from seekpoint.consumers.log_reading.lost_ends import refuse_lost, stands_on_lost
 from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.consumers.recovery.base_finder import view_problem
 from seekpoint.consumers.recovery.recovery_report import is_known
@@ -124,7 +124,8 @@ class ProcessIndex:
             for record in batch.records:
                 if record.key is not None and record.key.startswith(self._prefix):
                     records.setdefault(record.key, []).append(record)
-        refuse_truncated(self._log, partition, () if landmark is None else (landmark,), first, marks)
+        if stands_on_lost(self._log, partition, () if landmark is None else (landmark,), first, marks):
+            raise JournalGap("the log lost its end, and the loss was accepted", partition=partition)
         times |= {key: some[-1].timestamp_ms for key, some in records.items()}
         return _News(_ReadTo(marks.high, last), times, records)
 
@@ -145,7 +146,10 @@ class ProcessIndex:
             marks = self._log.watermarks(partition)
             if first.applied is None or (problem := view_problem(first, self._log.topic_id, marks)) is not None:
                 raise NoViewError(str(problem))
-            return times, _ReadTo(first.applied + 1, Landmark(first.applied, first.leader_epoch))
+            landmark = Landmark(first.applied, first.leader_epoch)
+            if refuse_lost(self._log, partition, (landmark,)):
+                raise NoViewError("it stands on entries that the log lost")
+            return times, _ReadTo(first.applied + 1, landmark)
         except NoViewError:
             marks = self._log.watermarks(partition)
             if not marks.low:
