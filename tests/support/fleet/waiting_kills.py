@@ -14,6 +14,7 @@ from typing import Any
 
 from agent_programs import decode, read_records
 from ledger_fleet import WorkerFleet
+from quiet_log import until_quiet
 from seekpoint.producers import Client
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import Cancelled, ResultTimeout
@@ -160,6 +161,7 @@ async def disturb(settings: Settings, folder: Path, kind: str, kills: int, calm:
                 disturbed = await asyncio.gather(*(killed(number) for number in range(calm, calm + kills)))
             finally:
                 replacing.cancel()
+            waits.faults += await until_quiet(client)
     _judge(settings, folder, waits, [one for one in (*undisturbed, *disturbed) if one is not None])
     return waits
 

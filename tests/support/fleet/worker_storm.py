@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ledger_fleet import WorkerFleet, ended, fleet_of
 from ledger_run import Judged, judge
+from quiet_log import until_quiet
 from seekpoint.producers import Client
 from seekpoint.schemas import Settings
 
@@ -53,6 +54,7 @@ async def storm(
                 await _change(fleet, seen, judged, lasts_s, random.Random(seed))
                 over_at = time.monotonic()
             seen.calm_after_s = time.monotonic() - over_at
+            judged.faults += await until_quiet(client)
         judged.lives, judged.kills = fleet.started, seen.killed
     judge(settings, folder / "ledger.jsonl", judged)
     return judged, seen

@@ -15,6 +15,7 @@ from typing import Any
 
 from agent_programs import environment
 from ledger_run import Judged, judge, ledger_server
+from quiet_log import until_quiet
 from seekpoint.producers import Client
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import ResultTimeout
@@ -124,6 +125,7 @@ async def conduct_fleet(
                 judged.kills += 1
                 fleet.start()
             await asyncio.gather(*waiting)
+            judged.faults += await until_quiet(client)
         judged.lives = fleet.started
     judge(settings, folder / "ledger.jsonl", judged)
     return judged
