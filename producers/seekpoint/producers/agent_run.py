@@ -316,9 +316,9 @@ class _Run(FrozenStruct, frozen=True):
         return await code
 
     async def _is_suspended(self) -> bool:
-        """Whether somebody has suspended the process, as far as the log can be read."""
+        """Whether somebody has suspended the process, as far as the log can be read. Many runs share one read."""
         with suppress(SeekpointError):
-            await self.durable.session.read_log()
+            await self.durable.session.read_log(_LOOK_S / 2)
         return self.durable.written.is_on_hold
 
     async def _run_code(self, asked: Any) -> Any:

@@ -335,9 +335,9 @@ class LogSession:
         """While inside, fold what comes into the partition as soon as it comes."""
         return self._confirmer.watching(self._handle)
 
-    async def read_log(self) -> None:
+    async def read_log(self, fresh_s: float = 0.0) -> None:
         """Fold what is in the log by now. Raises ``Retryable`` errors where it cannot be read."""
-        await self._confirmer.to_end(self._handle)
+        await self._confirmer.to_end(self._handle, fresh_s)
 
     # --- other work of the node
     async def run_child(

@@ -244,8 +244,11 @@ class Session(Journal, Protocol):
         """Fold new entries of the partition as soon as they come, while inside."""
         ...
 
-    async def read_log(self) -> None:
-        """Fold what is in the log by now. Raises ``Retryable`` errors where it cannot be read."""
+    async def read_log(self, fresh_s: float = 0.0) -> None:
+        """Fold what is in the log by now, unless that was done within ``fresh_s``.
+
+        Raises ``Retryable`` errors where it cannot be read.
+        """
         ...
 
     # --- other work of the node

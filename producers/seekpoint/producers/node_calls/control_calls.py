@@ -170,7 +170,7 @@ class ControlCalls:
     async def suspend(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
         """Put a process on hold: nobody runs it before ``resume``; the request's id, once it is in the log.
 
-        A worker stops a run under way at once, as a crash would. So does ``node.run``, within a second, and raises
+        A worker stops a run under way at once, as a crash would. So does ``node.run``, within two seconds, and raises
         ``ProcessSuspended``.
         """
         body = SuspendRequested(self._scrubbed(reason))

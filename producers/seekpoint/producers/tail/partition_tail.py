@@ -97,6 +97,8 @@ class PartitionTail:
         """When the position last advanced, or a caller began to wait."""
         self.read_at = 0.0
         """When a batch last arrived."""
+        self.ended_at = 0.0
+        """When the partition was last read to its end on request."""
         self.last: Landmark | None = None
         self.taken: Taken | None = None
         """The newest own records that were not read yet, if that is how the tail got to its position."""

@@ -94,10 +94,16 @@ class Confirmer:
         if handle.is_open and (handle.position < position or handle.awaits(position - 1)):
             tail.bring(handle)
 
-    async def to_end(self, handle: Handle) -> None:
-        """Fold everything that is in the partition now (new mail, other claims). It may have lost its end."""
+    async def to_end(self, handle: Handle, fresh_s: float = 0.0) -> None:
+        """Fold everything that is in the partition now (new mail, other claims). It may have lost its end.
+
+        Nothing is read if that was done, or a batch came, within ``fresh_s``: many handles share a partition.
+        """
         loop, tail = asyncio.get_running_loop(), self.tail_of(handle)
-        was_read = tail.position
+        was_read, began = tail.position, loop.time()
+        if began - max(tail.read_at, tail.ended_at) < fresh_s:
+            return
+        tail.ended_at = began
         marks = await loop.run_in_executor(self._executor, self._reader.watermarks, handle.partition)
         if marks.high < was_read:
             await self._tailer.check_end(tail)

@@ -273,7 +273,7 @@ class ReplaySession:
         await self.before_unrecorded("wait", "mail")
         yield
 
-    async def read_log(self) -> None:
+    async def read_log(self, fresh_s: float = 0.0) -> None:
         """Do nothing: there is no log to read."""
 
     async def run_child(
