@@ -202,6 +202,21 @@ def test_a_later_loss_of_the_same_offsets_is_another_one() -> None:
         Recoverer(made.log, view=made.view, checkpoints=made.checkpoints).recover("case-17")
 
 
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_a_node_that_read_before_the_loss_notices_a_lost_floor(is_accepted: bool) -> None:
+    """No process has a checkpoint, so the floor alone says where a scan starts."""
+    made = stored()
+    only_the_floor(made)
+    recoverer = Recoverer(made.log, view=made.view, checkpoints=made.checkpoints)
+    recoverer.recover_partition(0)
+    lose(made, is_hidden=True)
+    with pytest.raises(LogTruncated):
+        recoverer.recover_partition(0)
+    if is_accepted:
+        accept_partition_loss(recoverer, 0, actor="ann", reason="gone")
+        assert recoverer.recover_partition(0).keys() == {"case-17", "other", "new"}
+
+
 def test_an_operator_may_look_at_what_the_log_holds() -> None:
     """A scan that is asked for uses nothing that is stored."""
     made = lost("stored", is_hidden=False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
+from seekpoint.consumers.checkpoints.checkpoint import Floor
 from seekpoint.consumers.checkpoints.checkpoint_index import Located
 from seekpoint.consumers.log_reading.lost_ends import highest
 from seekpoint.consumers.recovery.base_finder import BaseFinder
@@ -48,6 +49,8 @@ class BulkBases:
         self._loaded: dict[bytes, State] | None = None
         self._view_reason = "it was rebuilt meanwhile"
         self._applied = -1
+        self._floor: Floor | None = None
+        """The floor at which the scan starts for those without a checkpoint."""
         self._default_tier = Tier.SCAN
 
     def tier_of(self, key: bytes) -> Tier:
@@ -58,7 +61,8 @@ class BulkBases:
     @property
     def landmarks(self) -> list[Landmark]:
         """The records that the bases depend on: the highest of each leader epoch."""
-        return highest(landmark for base in self.by_key.values() for landmark in base.landmarks)
+        stands_on = chain.from_iterable(base.landmarks for base in self.by_key.values())
+        return highest(chain(stands_on, () if self._floor is None else (self._floor.landmark,)))
 
     def query_view(self, tier: Tier | None) -> None:
         """Load the states from the view, if there is one and ``tier`` allows it."""
@@ -178,7 +182,7 @@ class BulkBases:
         if index is None:
             return "no checkpoints are kept"
         keys = None if self.keys is None else list(self.keys)
-        floor = self._base_finder.floor(self.partition) if keys is None else None
+        self._floor = floor = self._base_finder.floor(self.partition) if keys is None else None
         if keys is None and (floor is None or floor.offset < marks.low):
             return "there is no floor inside the log"
         found = index.find_many(self.partition, keys)

@@ -188,10 +188,12 @@ class Recoverer:
         try:
             return self._bulk(bulk, tier, must_be_current, skip_unusable, on_batch)
         except JournalGap as exc:
-            if tier is not None or not bulk.by_key:
+            if tier is not None or not (bulk.by_key or bulk.landmarks):
                 raise
             scan_only = BulkBases(self.log, self.base_finder, partition, keys)
-            scan_only.notes.append(f"{next(iter(bulk.by_key.values())).tier}: {exc.message}")
+            scan_only.notes.append(
+                f"{next(iter(bulk.by_key.values())).tier if bulk.by_key else 'floor'}: {exc.message}"
+            )
             return self._bulk(scan_only, Tier.SCAN, must_be_current, skip_unusable, on_batch)
 
     def _bulk(
