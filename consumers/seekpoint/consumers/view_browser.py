@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import TypeVar
 
 from seekpoint.consumers.view.process_summary import Summary
@@ -126,9 +125,7 @@ class View:
     async def __aenter__(self) -> View:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # --- blocking -----------------------------------------------------------------------------------------------------

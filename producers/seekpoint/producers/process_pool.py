@@ -11,7 +11,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.process import Process, durable_side
@@ -43,9 +42,7 @@ class ProcessPool:
     async def __aenter__(self) -> ProcessPool:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property

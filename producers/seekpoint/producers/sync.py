@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seekpoint.producers.client import Client
@@ -59,9 +58,7 @@ class _SyncMain(SyncProxy):
         self._calls = looped.calls
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             if not self._looped.calls.is_gone:
                 self._looped.calls(self._target.close)

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from hashlib import sha256
 from secrets import token_bytes
-from types import TracebackType
 from typing import Any, Literal
 
 from agnt5.activation import (
@@ -93,9 +92,7 @@ class SeekpointActivations:
     async def __aenter__(self) -> SeekpointActivations:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # --- the SDK's protocol

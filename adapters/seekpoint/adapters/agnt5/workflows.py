@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from hashlib import sha256
-from types import TracebackType
 from typing import Any, cast
 from uuid import uuid4
 
@@ -77,9 +76,7 @@ class DurableWorkflows:
     async def __aenter__(self) -> DurableWorkflows:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.activations.close()
 
     async def run(

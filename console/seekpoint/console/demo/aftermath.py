@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 from seekpoint.console.services.facts.redis_facts import forget_everything
@@ -99,9 +98,7 @@ class BackgroundProjector:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._projector.stop()
         self._thread.join()
 

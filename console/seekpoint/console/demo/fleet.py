@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from seekpoint.compose.group import Group
 from seekpoint.console.demo.demo_worker import node_name
@@ -42,9 +41,7 @@ class Fleet:
                 )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._group.close()
         for process in self._processes.values():
             process.wait()

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from seekpoint.consumers.checkpoints.cadence import Cadence
@@ -91,9 +90,7 @@ class Projector:
     async def __aenter__(self) -> Projector:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._join()
 
     # --- the thread ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S, ProgressHealth
@@ -198,9 +197,7 @@ class ReactorService:
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Iterable
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
@@ -233,9 +232,7 @@ class Recovery:
     async def __aenter__(self) -> Recovery:
         return await self._connected()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
     def __await__(self) -> Generator[Any, None, Recovery]:

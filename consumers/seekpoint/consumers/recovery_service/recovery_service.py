@@ -9,13 +9,11 @@ least once, whenever a worker is killed.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S, ProgressHealth
@@ -121,10 +119,10 @@ class RecoveryService:
     async def start(self) -> RecoveryService:
         """Check the journal and its topics, join the group and start answering."""
         try:
-            limits = await self._in_thread(lambda: self._reader.limits)
+            limits = await asyncio.to_thread(lambda: self._reader.limits)
             refuse_older_format(self._reader.name, self._reader.journal_format)
-            await self._in_thread(self._exchange.end, "recover", 0)  # Faust only logs a warning if a topic is missing
-            await self._in_thread(self._exchange.end, "recovered", 0)
+            await asyncio.to_thread(self._exchange.end, "recover", 0)  # Faust only logs a warning if a topic is missing
+            await asyncio.to_thread(self._exchange.end, "recovered", 0)
             self._answerer = RequestAnswerer(self._recovery, limits, self.node_id, self._publish_state)
             await self.delivery.start()
         except BaseException:
@@ -149,9 +147,7 @@ class RecoveryService:
     async def __aenter__(self) -> RecoveryService:
         return await self.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -177,7 +173,7 @@ class RecoveryService:
         except UndecodableRecord as exc:
             self.figures.undecodable += 1
             try:
-                await self._in_thread(self._dead_letters.add, record, exc)
+                await asyncio.to_thread(self._dead_letters.add, record, exc)
             except SeekpointError as refusal:  # too many: only the bytes of this record are lost
                 _logger.warning(
                     "the dead letter of %d:%d was not written: %s", record.partition, record.offset, refusal
@@ -231,7 +227,7 @@ class RecoveryService:
     async def _audit_requests(self) -> None:
         """On the leader: count the open requests of the whole group and log those that were never answered."""
         try:
-            await self._in_thread(self._audit.read)
+            await asyncio.to_thread(self._audit.read)
         except SeekpointError as exc:
             _logger.warning("open requests cannot be counted: %s", exc)
             return
@@ -240,6 +236,3 @@ class RecoveryService:
         self.figures.unanswered += len(late)
         for request_id in late:
             _logger.warning("request %s was not answered before its deadline", id_text(request_id))
-
-    async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(None, functools.partial(call, *arguments))

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S
@@ -66,9 +65,7 @@ class HealthServer:
         await self._start(self._program)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._close()
 
     def __enter__(self) -> HealthServer:
@@ -81,9 +78,7 @@ class HealthServer:
         calls(partial(self._start, self._program._target))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         calls = _calls_of(self._program)
         assert calls is not None
         calls(self._close)

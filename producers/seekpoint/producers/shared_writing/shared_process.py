@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Generator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from seekpoint.producers.durable.content.content_calls import ContentCalls
@@ -219,7 +218,5 @@ class SharedOpening:
     async def __aenter__(self) -> SharedProcess:
         return await self._opened()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Do nothing: the claim, if this node has it, stays until another node writes."""

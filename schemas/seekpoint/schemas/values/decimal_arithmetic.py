@@ -23,16 +23,8 @@ EXACT: Final = Context(
 )
 """The context for amounts, which have at most 28 digits, and their sums, which never need a hundred."""
 
-DEFAULT_CONTEXT: Final = Context(
-    prec=28,
-    rounding=ROUND_HALF_EVEN,
-    Emin=-999_999,
-    Emax=999_999,
-    capitals=1,
-    clamp=0,
-    flags=[],
-    traps=[InvalidOperation, DivisionByZero, Overflow],
-)
+DEFAULT_CONTEXT: Final = EXACT.copy()
+DEFAULT_CONTEXT.prec = 28
 """Python's default context. Users' fold functions run in it, whatever their thread has set."""
 
 
