@@ -22,7 +22,7 @@ from _table import Table, arguments, p50, percentile, progress, times_raw
 from append import Raw, journal
 from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.compose.brokers import broker_properties, kafka_uuid, to_text
-from seekpoint.compose.loopback_ports import accepts, free_ports
+from seekpoint.compose.cluster_ports import accepts, free_ports
 from seekpoint.compose.runtime import Runtime
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings

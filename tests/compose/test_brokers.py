@@ -10,9 +10,8 @@ import pytest
 
 from seekpoint.compose import topic_admin
 from seekpoint.compose.brokers import broker_properties, kafka_uuid, meta_properties, to_text
-from seekpoint.compose.cluster_ports import ClusterState
+from seekpoint.compose.cluster_ports import ClusterState, accepts, free_ports, is_free
 from seekpoint.compose.directory import ClusterDirectory
-from seekpoint.compose.loopback_ports import accepts, free_ports, is_free
 from seekpoint.compose.runtime import tail
 from seekpoint.compose.topic_admin import TopicAdmin
 from seekpoint.schemas.config.settings import Settings

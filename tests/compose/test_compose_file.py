@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from seekpoint.compose import check_topics, create_topics
-from seekpoint.compose.loopback_ports import free_ports
+from seekpoint.compose.cluster_ports import free_ports
 from seekpoint.compose.setup_phases import KAFKA_VERSION
 from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings

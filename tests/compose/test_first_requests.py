@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from seekpoint.compose import LocalCluster, first_requests
+from seekpoint.compose.cluster_ports import free_ports
 from seekpoint.compose.first_requests import ask_for_coordinators, ask_for_producer_ids
-from seekpoint.compose.loopback_ports import free_ports
 
 
 @contextmanager

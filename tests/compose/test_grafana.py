@@ -12,7 +12,7 @@ import yaml
 
 from pages import ROOT, table
 from seekpoint.console.services.daemons.projector_health import ProjectorHealth, projector_families
-from seekpoint.console.services.daemons.reactor_metrics import swept_family
+from seekpoint.console.services.daemons.service_metrics import swept_family
 from seekpoint.consumers.projector.projector_loop import Lag
 from seekpoint.producers import Process, Worker, agent
 from seekpoint.producers.health.worker_health import WorkerHealth, worker_families

@@ -25,7 +25,7 @@ import seekpoint.compose.local_cluster
 from pages import ROOT, table
 from seekpoint.compose import LocalCluster, check_topics, create_topics, create_topics_sync
 from seekpoint.compose.brokers import BrokerPorts, broker_properties
-from seekpoint.compose.loopback_ports import free_ports
+from seekpoint.compose.cluster_ports import free_ports
 from seekpoint.consumers import DeadLetters, Recovery
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.staging import Plan, Replay, ReplayReport, Selection

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seekpoint.compose.brokers import BrokerPorts, kafka_uuid
-from seekpoint.compose.loopback_ports import free_ports, is_free
+from seekpoint.schemas.errors import ClusterFailed
+
+# Below the range for outgoing connections, so no program gets the port between the check and the bind.
+_RANGE = range(20_000, 32_000)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,3 +41,36 @@ class ClusterState:
 
 def _port_or_fresh(port: int, fresh: Iterable[int]) -> int:
     return port if is_free(port) else next(iter(fresh))
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ``count`` different free ports. Raises ``ClusterFailed`` if there are not enough."""
+    found: list[int] = []
+    for port in random.sample(_RANGE, len(_RANGE)):
+        if len(found) == count:
+            break
+        if is_free(port):
+            found.append(port)
+    if len(found) < count:
+        raise ClusterFailed("no free port on 127.0.0.1", hint="stop something that listens there")
+    return found
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the port now (connections in TIME_WAIT do not count)."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def accepts(port: int, timeout_s: float = 0.5) -> bool:
+    """Whether something accepts connections on the port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout_s).close()
+    except OSError:
+        return False
+    return True

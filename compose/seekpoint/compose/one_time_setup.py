@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from seekpoint.compose.brokers import broker_properties, kafka_uuid, to_text
+from seekpoint.compose.cluster_ports import accepts, free_ports
 from seekpoint.compose.group import Group
-from seekpoint.compose.loopback_ports import accepts, free_ports
 from seekpoint.compose.runtime import Runtime, run_tool, tail
 from seekpoint.compose.runtime_cache import Prepared, RuntimeCache
 from seekpoint.compose.setup_phases import PREPARING, SetupProgress

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seekpoint.compose.loopback_ports import accepts
+from seekpoint.compose.cluster_ports import accepts
 from seekpoint.compose.runtime import Runtime, jvm_crashed, tail
 from seekpoint.compose.runtime_cache import forget_classes
 from seekpoint.schemas.config.private_files import open_private, private_directory

@@ -16,8 +16,7 @@ from seekpoint.console.demo.checker import DemoEvidence, check
 from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.console.demo.outcome import owners
 from seekpoint.console.demo.outside_ledger import BilledCall, Ended, Note, Opened, Receipt
-from seekpoint.console.demo.scripted_agent import SUPPORT, support_agent
-from seekpoint.console.demo.scripted_model import ScriptedModel
+from seekpoint.console.demo.scripted_agent import SUPPORT, ScriptedModel, support_agent
 from seekpoint.console.demo.transcripts import Transcript
 from seekpoint.producers import Client, Node, Worker
 from seekpoint.schemas import MemoryLog

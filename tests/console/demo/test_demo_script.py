@@ -22,15 +22,14 @@ from seekpoint.console.demo.outside_ledger import (
     read_calls,
     read_notes,
 )
-from seekpoint.console.demo.run_files import read_runs
-from seekpoint.console.demo.scripted_agent import support_agent
-from seekpoint.console.demo.scripted_model import ScriptedModel
+from seekpoint.console.demo.scripted_agent import ScriptedModel, support_agent
 from seekpoint.console.demo.transcripts import (
     Transcript,
     TranscriptLine,
     as_messages,
     digest,
     load_transcripts,
+    read_runs,
     save_transcripts,
 )
 from seekpoint.producers import Node

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seekpoint.console.services.daemons.reactor_metrics import reactor_families
+from seekpoint.console.services.daemons.service_metrics import reactor_families
 from seekpoint.console.services.daemons.sweeping import SweepingService
 from seekpoint.producers import Client, Node, Process, Worker, agent
 from seekpoint.producers.worker.partition_watch import PartitionWatch

@@ -10,7 +10,7 @@ from typing import Any
 
 import redis
 
-from seekpoint.compose.loopback_ports import free_ports
+from seekpoint.compose.cluster_ports import free_ports
 from seekpoint.compose.server_processes import Launch, Valkey
 
 __all__ = ["OwnValkey", "own_valkey"]

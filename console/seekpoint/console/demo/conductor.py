@@ -23,9 +23,8 @@ from seekpoint.console.demo.demo_worker import FleetConfig
 from seekpoint.console.demo.fleet import Fleet
 from seekpoint.console.demo.journal_reading import Placed, read_journal
 from seekpoint.console.demo.outcome import DemoOutcome, Kill, take_overs
-from seekpoint.console.demo.run_files import read_runs
 from seekpoint.console.demo.scripted_agent import SUPPORT
-from seekpoint.console.demo.transcripts import Transcript, save_transcripts
+from seekpoint.console.demo.transcripts import Transcript, read_runs, save_transcripts
 from seekpoint.console.demo.watch import FleetWatch
 from seekpoint.console.render.command_errors import is_debug
 from seekpoint.consumers import Recovery

@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 
 from seekpoint.console.demo.outside_ledger import AppendOnlyFile
-from seekpoint.console.demo.scripted_agent import support_agent
-from seekpoint.console.demo.scripted_model import ScriptedModel
+from seekpoint.console.demo.scripted_agent import ScriptedModel, support_agent
 from seekpoint.console.demo.transcripts import load_transcripts
 from seekpoint.console.services.daemons.termination import on_stop
 from seekpoint.producers import Worker

@@ -1,4 +1,4 @@
-"""The demo's agent: it works on one case, from the first message to the last.
+"""The demo's agent and its language model: it works on one case, from the first message to the last.
 
 The request to the model is made from the conversation in the journal. So a worker that takes a case over asks what the
 former owner would have asked.
@@ -6,16 +6,54 @@ former owner would have asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from seekpoint.console.demo.outside_ledger import Ended, Note, Opened, Receipt
-from seekpoint.console.demo.scripted_model import ScriptedModel
-from seekpoint.console.demo.transcripts import ASSISTANT, Transcript, as_messages
+from seekpoint.console.demo.outside_ledger import BilledCall, Ended, Note, Opened, Receipt
+from seekpoint.console.demo.transcripts import ASSISTANT, Transcript, as_messages, digest
 from seekpoint.producers import Acknowledged, Agent, Process, agent
 from seekpoint.schemas.errors import HandleLost
+
+
+class ScriptedModel:
+    """A deterministic model: it answers from the script, the same conversation after the same time.
+
+    It calls ``bill`` before each call begins, so a repeated call is billed twice. ``think_s`` is the shortest and the
+    longest duration of a call, in seconds.
+    """
+
+    def __init__(
+        self, node: str, bill: Callable[[BilledCall], None], think_s: tuple[float, float] = (0.02, 0.06)
+    ) -> None:
+        self._node = node
+        self._bill = bill
+        self._think_s = think_s
+
+    async def answer(self, transcript: Transcript, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the message that follows those of ``request`` in ``transcript``, in OpenAI's form, with the call's id.
+
+        It must be a message of the model.
+        """
+        messages = request["messages"]
+        turn, asked = transcript.turn_at(len(messages)), digest(messages)
+        call = BilledCall(
+            call_id=uuid.uuid4().hex, case=transcript.case, turn=turn, digest=asked, node=self._node, pid=os.getpid()
+        )
+        await asyncio.to_thread(self._bill, call)
+        await asyncio.sleep(self.duration_s(asked))
+        [message] = as_messages([transcript.lines[len(messages)]])
+        return {"id": call.call_id, "choices": [{"message": message}]}
+
+    def duration_s(self, asked: str) -> float:
+        """Return the duration of a call with the conversation of this digest."""
+        shortest, longest = self._think_s
+        return shortest + (longest - shortest) * int(asked[:4], 16) / 0xFFFF
+
 
 SUPPORT = "support"
 

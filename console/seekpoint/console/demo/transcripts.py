@@ -1,7 +1,9 @@
-"""The scripts of the demo's cases: each message of customers, tools and the model."""
+"""The scripts of the demo's cases: each message of customers, tools and the model. Recorded runs become cases, too."""
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -10,8 +12,14 @@ from typing import Any
 
 import orjson
 
-__all__ = ["Transcript", "TranscriptLine", "as_messages", "digest", "load_transcripts", "save_transcripts"]
+from seekpoint.schemas.bodies.entry import process_key
+from seekpoint.schemas.errors import InvalidName, Refused
 
+__all__ = ["Transcript", "TranscriptLine", "as_messages", "digest", "load_transcripts", "read_runs", "save_transcripts"]
+
+_SHAPE = (
+    'each line is {"run_id": "...", "messages": [{"role": "...", "content": "..."}, ...]}, the form of OpenAI chats'
+)
 ASSISTANT = "assistant"
 _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
@@ -81,3 +89,48 @@ def load_transcripts(path: Path) -> list[Transcript]:
 def _transcript(raw: dict[str, Any]) -> Transcript:
     lines = tuple(TranscriptLine(**line) for line in raw["lines"])
     return Transcript(case=raw["case"], lines=lines, facts=raw["facts"])
+
+
+def read_runs(path: Path) -> list[Transcript]:
+    """Return one case per run of a file, gzipped or not, named by its ``run_id``: one JSON object per line.
+
+    Raises ``Refused`` with file and line for anything else.
+    """
+    try:
+        data = path.read_bytes()
+        text = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error) as exc:
+        raise Refused(
+            f"the runs cannot be read: {exc}", file=str(path), hint="give --runs a .jsonl or .jsonl.gz file"
+        ) from exc
+    found = [_run(line, path, number) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    twice = len(found) - len({transcript.case for transcript in found})
+    if twice or not any(transcript.model_calls for transcript in found):
+        reason = f"{twice} runs have the run_id of another" if twice else "it has no message of an assistant"
+        raise Refused(f"the file has no usable runs: {reason}", file=str(path), hint=_SHAPE)
+    return found
+
+
+def _run(text: bytes, path: Path, number: int) -> Transcript:
+    try:
+        raw = orjson.loads(text)
+        case = raw["run_id"]
+        process_key(case)
+        lines = tuple(_line(message) for message in raw["messages"])
+        facts = {name: raw[name] for name in ("task_id", "trial") if name in raw}
+        return Transcript(case=case, lines=lines, facts={"run_id": case, **facts})
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidName) as exc:
+        raise Refused(f"the line is not a run: {exc!r}", file=str(path), line=number, hint=_SHAPE) from exc
+
+
+def _line(raw: Mapping[str, Any]) -> TranscriptLine:
+    content = raw.get("content")
+    if not isinstance(raw["role"], str) or not isinstance(content, str | None):
+        raise TypeError("role and content are text")
+    return TranscriptLine(
+        role=raw["role"],
+        content=content,
+        tool_calls=raw.get("tool_calls"),
+        tool_call_id=raw.get("tool_call_id"),
+        name=raw.get("name"),
+    )

@@ -1,5 +1,7 @@
 """The projectors' consumer group: assignment, records, and the barrier before a partition is read.
 
+``begin_group_at`` says where another group begins.
+
 The group rebalances eagerly: each rebalance revokes all partitions before the group goes on. So the former owner of a
 partition has finished its saves, and one membership, captured at the assignment, is that of all partitions.
 """
@@ -24,6 +26,7 @@ from seekpoint.schemas.log.safe_reading import DAMAGED_RECORD_ERRORS, safe_confi
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
 _BARRIER_S = 1.0
+_ANSWER_S = 30.0
 _DEFAULTS: Mapping[str, Any] = {
     "fetch.wait.max.ms": 50,
     "fetch.queue.backoff.ms": 5,
@@ -183,3 +186,31 @@ class KafkaGroup:
 
 def _hint(metadata: str | None) -> int:
     return int(metadata) if metadata and metadata.isdigit() else 0
+
+
+def begin_group_at(settings: Settings, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Commit ``offsets`` (by partition) for the partitions of which ``group`` has no offset. Blocks.
+
+    A member that has joined meanwhile keeps its own offsets: Kafka refuses commits from outside then.
+    """
+    wanted = [TopicPartition(topic, partition) for partition in offsets]
+    with _translating_errors(settings):
+        mine = {"group.id": group, "enable.auto.commit": False}
+        consumer = Consumer(safe_config({**settings.consumer_config(), **mine, **LOGGED}))
+    try:
+        with _translating_errors(settings):
+            known = consumer.committed(wanted, timeout=_ANSWER_S)
+        new = [TopicPartition(topic, one.partition, offsets[one.partition]) for one in known if one.offset < 0]
+        if new:
+            with contextlib.suppress(KafkaException):
+                consumer.commit(offsets=new, asynchronous=False)
+    finally:
+        consumer.close()
+
+
+@contextlib.contextmanager
+def _translating_errors(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as exc:
+        raise translated(exc.args[0].name(), exc.args[0].str(), settings) from exc

@@ -8,17 +8,29 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.kafka.group_watch import GroupWatch
-from seekpoint.consumers.kafka.kafka_client import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from seekpoint.consumers.kafka.kafka_client import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
 from seekpoint.consumers.kafka.messages import record_of
+from seekpoint.consumers.log_reading.group_members import role_and_topic
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.safe_reading import safe_config
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.kafka.kafka_pool import KafkaPool
+    from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
@@ -155,3 +167,35 @@ class KafkaInbox:
         except KafkaException as exc:
             error = exc.args[0]
             raise translated(error.name(), error.str(), self._settings) from exc
+
+
+class KafkaTakenInbox:
+    """The inbox as far as the groups of workers have committed it: a ``TakenInbox``. Raises ``JournalUnavailable``."""
+
+    def __init__(self, reader: KafkaReader) -> None:
+        self._reader = reader
+        self._settings = reader.settings
+        self._topic = reader.settings.topic_name("inbox")
+
+    def ends(self) -> dict[int, int]:
+        """Return the greatest committed offset of each partition: one request for each group of workers."""
+        pool: KafkaPool = self._reader._pool
+        admin, timeout_s = pool.admin(), self._settings.start_timeout_s
+        ends: dict[int, int] = {}
+        with pool.translating_errors():
+            listed = admin.list_consumer_groups(request_timeout=timeout_s).result(timeout_s + 1)
+            for one in listed.valid:
+                if (role_and_topic(self._settings.journal, one.group_id) or ("", ""))[0] != "worker":
+                    continue
+                wanted = [ConsumerGroupTopicPartitions(one.group_id)]
+                [asked] = admin.list_consumer_group_offsets(wanted, request_timeout=timeout_s).values()
+                for place in asked.result(timeout_s + 1).topic_partitions or ():
+                    if place.topic == self._topic and place.offset > 0:
+                        ends[place.partition] = max(place.offset, ends.get(place.partition, 0))
+        return ends
+
+    def read(self, partition: int, start: int, stop: int) -> Iterator[Record]:
+        """Yield the records in [start, stop) that are still there."""
+        low, high = self._reader.marks_of(self._topic, partition)
+        for batch in self._reader.read_topic(self._topic, partition, max(start, low), min(stop, high)):
+            yield from batch.records

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S, ProgressHealth
 from seekpoint.consumers.kafka.faust_delivery import FaustDelivery, LeaderTimer
-from seekpoint.consumers.kafka.group_offsets import begin_group_at
+from seekpoint.consumers.kafka.kafka_group import begin_group_at
 from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.consumers.reactors.entry_judge import EntryJudge, Judgement
 from seekpoint.consumers.reactors.reactor import Reaction, Reactor

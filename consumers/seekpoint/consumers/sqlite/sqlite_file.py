@@ -20,8 +20,7 @@ from typing import TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from seekpoint.consumers.sqlite.distrusted_file import prepare, unexpected_object
-from seekpoint.consumers.sqlite.file_identity import FileIdentity, is_immutable
+from seekpoint.consumers.sqlite.file_identity import FileIdentity, is_immutable, prepare, unexpected_object
 from seekpoint.consumers.sqlite.file_manifest import (
     add_schema,
     is_same_journal,

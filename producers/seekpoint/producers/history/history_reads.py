@@ -1,4 +1,7 @@
-"""Read the histories of many processes: those that are asked for at the same time share one read of their partition."""
+"""Read the histories of many processes: those that are asked for at the same time share one read of their partition.
+
+``entries_after`` reads what was applied to one process after a moment of its past.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.consumers.recovery.process_history import Logged, histories, whole_history
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recoverer import Recoverer
     from seekpoint.producers.node_runtime import NodeRuntime
+    from seekpoint.schemas.bodies.entry import Entry
+    from seekpoint.schemas.log.log_ports import LogReader
+    from seekpoint.schemas.state.process_state import State
 
+_COUNTS = frozenset({Verdict.APPLIED, Verdict.DELIVERED})
 T = TypeVar("T")
 
 
@@ -100,3 +109,17 @@ def _answer(recoverer: Recoverer, call: _Call, found: list[Logged] | None) -> _A
         return call.then(found or whole_history(recoverer, call.process_id, start=call.start)), None
     except Exception as exc:
         return None, exc
+
+
+def entries_after(reader: LogReader, process_id: str, past: State) -> list[Entry]:
+    """Return the entries that were applied after ``past``, in log order: not those of fenced owners. Blocks."""
+    key = process_key(process_id)
+    partition = partition_of(key, reader.partitions)
+    batches = reader.read(partition, past.offset + 1, reader.watermarks(partition).high, {key})
+    draft = past.thaw()
+    return [
+        entry
+        for batch in batches
+        for record, entry in entries_of(batch.records, reader)
+        if advance(draft, record.offset, entry, reader.limits) in _COUNTS
+    ]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.history.content_parts import CALLS, changed_parts, part_of, take_part
-from seekpoint.producers.history.later_entries import entries_after
+from seekpoint.producers.history.history_reads import entries_after
 from seekpoint.producers.opening import OpenRequest, end_restored_wait
 from seekpoint.producers.process import durable_side
 from seekpoint.producers.runs.run_outcomes import is_over

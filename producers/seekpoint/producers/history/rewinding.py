@@ -18,7 +18,7 @@ from seekpoint.producers.durable.effects.rewind_content import content_to_rewind
 from seekpoint.producers.durable.replay.call_records import asked, total_cost
 from seekpoint.producers.durable.replay.recorded_run import applied
 from seekpoint.producers.history.history_points import HistoryPoint
-from seekpoint.producers.history.later_entries import entries_after
+from seekpoint.producers.history.history_reads import entries_after
 from seekpoint.producers.history.other_answers import put_answers
 from seekpoint.producers.opening import OpenRequest, end_restored_wait
 from seekpoint.producers.process import durable_side

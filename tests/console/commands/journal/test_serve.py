@@ -17,7 +17,7 @@ import pytest
 from agent_programs import environment, until
 from health_pages import get
 from seekpoint.console.services.daemons.projector_health import ProjectorHealth, projector_families
-from seekpoint.console.services.daemons.recovery_metrics import recovery_families
+from seekpoint.console.services.daemons.service_metrics import recovery_families
 from seekpoint.consumers.heartbeats.health_port import HealthPort
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.consumers.projector.projector_loop import Lag

@@ -16,8 +16,8 @@ from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.producers.dispatch.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects.business_keys import KeyHolder
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
+from seekpoint.producers.durable.effects.effect_context import is_released
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
-from seekpoint.producers.durable.effects.key_holders import is_released
 from seekpoint.producers.node import runtime_of
 from seekpoint.producers.node_services import AgentNode
 from seekpoint.producers.testing import When, crash_at

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.projector.projector import Projector
     from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.console.services.arguments.options import AsJson, HealthHost, HealthPortNumber
-from seekpoint.console.services.daemons.reactor_metrics import reactor_families, reactors_in
-from seekpoint.console.services.daemons.recovery_metrics import recovery_families
+from seekpoint.console.services.daemons.service_metrics import reactor_families, reactors_in, recovery_families
 
 S = TypeVar("S", "RecoveryService", "SweepingService")
 

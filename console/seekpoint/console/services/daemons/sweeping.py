@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from seekpoint.consumers import Reactor, ReactorService
 from seekpoint.consumers.kafka.faust_delivery import LeaderTimer
+from seekpoint.consumers.kafka.kafka_inbox import KafkaTakenInbox
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
-from seekpoint.consumers.kafka.kafka_taken_inbox import KafkaTakenInbox
 from seekpoint.consumers.view.redis_view import RedisView
 from seekpoint.producers import Client
 from seekpoint.producers.sweep import Sweep
