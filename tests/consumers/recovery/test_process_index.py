@@ -17,6 +17,7 @@ from seekpoint import MemoryLog, Node, Recovery
 from seekpoint.consumers.recovery import process_index
 from seekpoint.consumers.recovery.process_index import ProcessIndex
 from seekpoint.consumers.recovery.recoverer import Recoverer
+from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
 
 PARTITIONS = 2
 
@@ -129,3 +130,50 @@ async def test_a_file_lists_its_keys(tmp_path: Path) -> None:
     async with Node.local(tmp_path / "a.db") as node:
         assert await ids(node.index("a/")) == ["a/1", "a/3", "a/2"]
         assert await ids(node.index("")) == ["a/1", "a/3", "a", "b/1", "a/2"]
+
+
+async def test_it_begins_with_the_view() -> None:
+    """And reads of the log what the view does not have yet."""
+    log = MemoryLog(partitions=1)
+    async with Node.in_memory(log) as node:
+        for process_id in ("a/1", "a/2"):
+            await (await node.open(process_id, shared=True)).update("n", 1)
+    projected = Projected(log, [])
+    states = {b"a/1": Recoverer(log).recover("a/1").state}
+    with mock.patch.object(projected, "states", return_value=states):
+        projected.project(0, 2)
+    starts: list[int] = []
+    read = MemoryLog.read
+
+    def noted(self: MemoryLog, partition: int, start: int, *rest: Any) -> Any:
+        starts.append(start)
+        return read(self, partition, start, *rest)
+
+    async with Recovery(log, view=projected.view) as recovery:
+        with mock.patch.object(MemoryLog, "read", noted):
+            assert await ids(ProcessIndex(recovery, "a/")) == ["a/2", "a/1"]
+    assert min(starts) == 2
+
+
+async def test_a_program_that_begins_reads_a_narrow_prefix_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few times; then all ids, and from then on what is new."""
+    asked: list[bytes] = []
+    newest_times = SqliteLog.newest_times
+
+    def noted(self: SqliteLog, partition: int, prefix: bytes, stop: int) -> dict[bytes, int]:
+        asked.append(prefix)
+        return newest_times(self, partition, prefix, stop)
+
+    monkeypatch.setattr(SqliteLog, "newest_times", noted)
+    monkeypatch.setattr(process_index, "_NARROW_MAX", 2)
+    async with Node.local(tmp_path / "a.db") as node:
+        for process_id in ("a/1/x", "a/2/x", "a/1/y"):
+            await (await node.open(process_id, shared=True)).update("n", 1)
+            await asyncio.sleep(0.003)
+        index = node.index("a/")
+        for left in (2, 1, 0, 0):
+            assert await ids(index, "a/1/") == ["a/1/y", "a/1/x"]
+            assert set(asked) == ({b"a/1/"} if left else {b"a/"} if asked else set())
+            asked.clear()

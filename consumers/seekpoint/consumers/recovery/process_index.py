@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _PAGE, _BATCH_MAX = 1_000, 500
 _KEPT_MAX, _KEPT_BYTES_MAX = 10_000, 67_108_864
 """How many states are kept, and how many bytes their content may have together."""
+_NARROW_MAX = 10
+"""How many reads of a narrower prefix read its ids alone, before all ids of the index are read."""
 
 
 class _ReadTo(NamedTuple):
@@ -59,6 +61,8 @@ class ProcessIndex:
         self._states: dict[bytes, State] = {}
         """The one that was used last is at the end."""
         self._lock = asyncio.Lock()
+        is_sorted = recovery.settings.sqlite_path is not None or recovery.settings.has_view
+        self._narrow_left = _NARROW_MAX if is_sorted else 0
 
     async def newest(self, prefix: str = "", *, at_once: int = 10) -> AsyncIterator[tuple[str, State]]:
         """Yield the processes whose ids begin with ``prefix``, and their states, those that were written last first.
@@ -67,8 +71,13 @@ class ProcessIndex:
         writers' clocks. ``at_once``: how many states are recovered first; later it is more. Raises what a recovery
         raises.
         """
-        await self._read_new()
         begin = prefix.encode()
+        if not self._places and self._narrow_left and begin.startswith(self._prefix) and begin != self._prefix:
+            self._narrow_left -= 1
+            async for process_id, state in ProcessIndex(self._recovery, prefix).newest(prefix, at_once=at_once):
+                yield process_id, state
+            return
+        await self._read_new()
         left = [key for key in reversed(self._newest) if key.startswith(begin)]
         while left:
             some, left, at_once = left[:at_once], left[at_once:], min(2 * at_once, _BATCH_MAX)
