@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.support.agents.idle_tailers import until
 
+from idle_tailers import until
 from seekpoint.producers import Effect, Node, Retry, agent
 from seekpoint.producers.durable.steps import body_threads
 from seekpoint.producers.durable.steps.body_threads import BODY_THREADS_MAX, BodyThreads

@@ -312,6 +312,8 @@ class Opener:
             return None
         if looks is Looks.ALIVE:
             what, hint = "the process's owner looks alive", None
+        elif looks is Looks.BLOCKED:
+            what, hint = "the process's owner looks alive, though code blocks its event loop", None
         else:
             what, wait_s = "the process's owner was not watched long enough", wait_for_death_s(self._runtime.settings)
             hint = f"open it with wait_s={wait_s:g}: so long it takes to know; or: seekpoint recover PROCESS_ID --claim"

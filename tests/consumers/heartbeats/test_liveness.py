@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -41,6 +42,10 @@ def liveness() -> Liveness:
 
 def beat(number: int, *claims: bytes, boot_id: str = "boot-1") -> HeartbeatSnapshot:
     return HeartbeatSnapshot({"node-1": Heartbeat("node-1", boot_id, claims or (CLAIM,), number)}, complete=True)
+
+
+def turn(number: int, turns: int | None) -> HeartbeatSnapshot:
+    return HeartbeatSnapshot({"node-1": Heartbeat("node-1", "boot-1", (CLAIM,), number, turns=turns)}, complete=True)
 
 
 NOBODY = HeartbeatSnapshot({}, complete=True)
@@ -314,3 +319,38 @@ def test_a_heartbeat_carries_its_process(claims: int) -> None:
     for wrong in (b"17", b'["a","b",-1,3]', b'["a","b","c",3]', b"[]"):
         found = Heartbeat.from_bytes(text.replace(b'["host boot","pid:[1] time:[1]",17,4711]', wrong))
         assert (found.process, found.claim_ids) == (None, (CLAIM,))
+
+
+@pytest.mark.parametrize("turns", [7, 0])
+def test_a_blocked_loop_keeps_its_claims_for_a_longer_time(turns: int) -> None:
+    liveness = Liveness(NoStore(), TIMEOUT_S, loop_timeout_s=60.0)
+    seen = []
+    for number in range(30):
+        liveness.apply(turn(number, turns), 3.0 * number)
+        seen.append(verdict(liveness))
+    assert seen[:6] == [LivenessVerdict.UNKNOWN, *[LivenessVerdict.ALIVE] * 4, LivenessVerdict.BLOCKED]
+    assert seen[19:21] == [LivenessVerdict.BLOCKED, LivenessVerdict.DEAD]
+    assert seen[-1] is LivenessVerdict.DEAD
+    liveness.apply(turn(30, turns + 1), 90.0)
+    assert verdict(liveness) is LivenessVerdict.ALIVE
+
+
+@pytest.mark.parametrize("turns", [lambda number: number, lambda number: None])
+def test_a_loop_that_turns_or_does_not_say_it_is_not_blocked(turns: Callable[[int], int | None]) -> None:
+    liveness = Liveness(NoStore(), TIMEOUT_S, loop_timeout_s=60.0)
+    for number in range(60):
+        liveness.apply(turn(number, turns(number)), 3.0 * number)
+    assert verdict(liveness) is LivenessVerdict.ALIVE
+
+
+def test_between_two_beats_a_blocked_loop_stands_still_too() -> None:
+    liveness = Liveness(NoStore(), TIMEOUT_S, loop_timeout_s=60.0)
+    for number in range(8):
+        liveness.apply(turn(number // 2, 1), 3.0 * number)
+    assert verdict(liveness) is LivenessVerdict.BLOCKED
+
+
+def test_the_turns_of_the_loop_are_read_back() -> None:
+    for turns in (None, 0, 7):
+        heartbeat = Heartbeat("node-1", "boot-1", (CLAIM,), 1, turns=turns)
+        assert Heartbeat.from_bytes(heartbeat.to_bytes()) == heartbeat

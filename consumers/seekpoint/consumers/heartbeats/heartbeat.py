@@ -52,6 +52,8 @@ class Heartbeat(FrozenStruct, frozen=True):
     """The operating system's process of the node; None where the system does not show it."""
     worker: WorkerStatus | None = None
     """Of a node that runs a worker."""
+    turns: int | None = None
+    """How often the node's event loop was seen to turn; None: a node of an older release does not say it."""
 
     def to_bytes(self, *, pages: int = 0) -> bytes:
         """Encode as JSON, claim ids in hex. With ``pages`` it is a head, without claims."""
@@ -60,6 +62,8 @@ class Heartbeat(FrozenStruct, frozen=True):
             raw["process"] = [one.host, one.namespaces, one.pid, one.started]
         if self.worker is not None:
             raw["worker"] = to_builtins(self.worker)
+        if self.turns is not None:
+            raw["turns"] = self.turns
         if pages:
             return orjson.dumps({**raw, "claim_ids": [], "pages": pages})
         return orjson.dumps({**raw, "claim_ids": [claim.hex() for claim in self.claim_ids]})
@@ -72,7 +76,9 @@ class Heartbeat(FrozenStruct, frozen=True):
             claims = tuple(map(bytes.fromhex, raw["claim_ids"]))
             pages = int(raw.get("pages", 0))
             process, worker = _process(raw.get("process")), _worker(raw.get("worker"))
-            return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]), pages, process, worker)
+            turns = None if raw.get("turns") is None else int(raw["turns"])
+            node_id, boot_id, beat = str(raw["node_id"]), str(raw["boot_id"]), int(raw["beat"])
+            return cls(node_id, boot_id, claims, beat, pages, process, worker, turns)
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
             raise JournalMismatch("the bytes are no heartbeat", found=data[:80]) from exc
 

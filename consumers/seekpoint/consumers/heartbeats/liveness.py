@@ -4,7 +4,7 @@ The verdict is a hint: it decides whether ``open`` is refused at first, never wh
 heartbeat in the compacted topic ``NAME.nodes`` and, if it is configured, in Redis. An observer uses only its own
 monotonic clock: a node is dead if its heartbeat stood still for ``owner_timeout_s`` while the observer kept reading. A
 heartbeat that vanished because Redis was flushed proves nothing. A node whose process ended on the observer's own host
-is dead at once.
+is dead at once. One whose event loop stands still while its heartbeat moves keeps its claims for ``loop_timeout_s``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class LivenessVerdict(Enum):
     """What an observer knows about the owner of a process."""
 
     ALIVE = "its heartbeat moves and names the claim"
-    DEAD = "its process has ended on this host, or its heartbeat stood still for owner_timeout_s while it was watched"
+    DEAD = "its process has ended on this host, or its heartbeat or for long its loop stood still while it was watched"
+    BLOCKED = "its heartbeat moves, and its event loop has stood still for owner_timeout_s"
     FREE = "its node has left, was started again, or does not name the claim any more"
     UNKNOWN = "it was not watched long enough, or nothing could be read"
 
@@ -140,6 +141,7 @@ class _WatchedNode(msgspec.Struct):
     heartbeat: Heartbeat
     still_s: float = 0.0
     moved: bool = False
+    loop_still_s: float = 0.0
 
 
 class Liveness:
@@ -150,10 +152,12 @@ class Liveness:
         store: HeartbeatStore,
         owner_timeout_s: float,
         has_died: Callable[[HostProcess | None], bool] = has_died,
+        loop_timeout_s: float = 300.0,
     ) -> None:
         self._store = store
         self._has_died = has_died
         self._owner_timeout_s = owner_timeout_s
+        self._loop_timeout_s = max(loop_timeout_s, owner_timeout_s)
         # An observer that was paused itself has not watched: a long interval counts as this much.
         self._interval_max_s = owner_timeout_s / 3
         self._watched: dict[str, _WatchedNode] = {}
@@ -183,9 +187,12 @@ class Liveness:
         if before is None or before.heartbeat.boot_id != heartbeat.boot_id:
             self._watched[node_id] = _WatchedNode(heartbeat)
         elif heartbeat.beat > before.heartbeat.beat:
-            self._watched[node_id] = _WatchedNode(heartbeat, moved=True)
+            has_turned = heartbeat.turns is None or heartbeat.turns != before.heartbeat.turns
+            loop_still_s = 0.0 if has_turned else before.loop_still_s + watched_s
+            self._watched[node_id] = _WatchedNode(heartbeat, moved=True, loop_still_s=loop_still_s)
         else:
             before.still_s += watched_s
+            before.loop_still_s += watched_s
 
     def judge(self, node_id: str, boot_id: str, claim_id: bytes) -> LivenessVerdict:
         """Judge the owner with ``claim_id`` on that boot of that node, as of the last snapshot."""
@@ -198,11 +205,14 @@ class Liveness:
             return self._of_node(watched)
 
     def nodes(self) -> list[tuple[Heartbeat, LivenessVerdict]]:
-        """Return every node of the last snapshot, with what is known of it: ``ALIVE``, ``DEAD`` or ``UNKNOWN``."""
+        """Return every node of the last snapshot, with what is known of it. It is never ``FREE``."""
         with self._lock:
             return [(watched.heartbeat, self._of_node(watched)) for watched in self._watched.values()]
 
     def _of_node(self, watched: _WatchedNode) -> LivenessVerdict:
         if watched.still_s >= self._owner_timeout_s or self._has_died(watched.heartbeat.process):
             return LivenessVerdict.DEAD
+        if watched.loop_still_s >= self._owner_timeout_s:
+            is_long = watched.loop_still_s >= self._loop_timeout_s
+            return LivenessVerdict.DEAD if is_long else LivenessVerdict.BLOCKED
         return LivenessVerdict.ALIVE if watched.moved else LivenessVerdict.UNKNOWN

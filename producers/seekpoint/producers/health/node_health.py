@@ -86,5 +86,5 @@ def node_page(health: NodeHealth) -> Iterator[Metric]:
     yield GaugeMetricFamily(f"{name}_waiting", "Owned processes that wait for a moment or for mail.", health.waiting)
     yield GaugeMetricFamily(f"{name}_pending_entries", "Entries that Kafka has not acknowledged.", health.pending)
     yield stalled_family(name, health)
-    yield from thread_families(name, runtime.body_threads)
+    yield from thread_families(name, runtime)
     yield from node_families(name, runtime.metrics, runtime.recovery.blocking.recoveries.now())

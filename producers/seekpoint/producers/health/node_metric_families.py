@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from seekpoint.consumers.recovery.tiers import Tier
-    from seekpoint.producers.durable.steps.body_threads import BodyThreads
     from seekpoint.producers.health.parts_health import PartsHealth
+    from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.producers.writer.node_metrics import Histogram, NodeMetrics
 
 
@@ -34,9 +34,12 @@ def node_families(name: str, metrics: NodeMetrics, recoveries: Mapping[Tier, int
     yield tiers
 
 
-def thread_families(name: str, threads: BodyThreads) -> Iterator[Metric]:
-    """Yield how the threads for plain functions are used."""
-    from prometheus_client.core import GaugeMetricFamily
+def thread_families(name: str, runtime: NodeRuntime) -> Iterator[Metric]:
+    """Yield how the threads for plain functions are used, and how often the event loop stood still."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    threads, text = runtime.body_threads, "How often code blocked the event loop for two heartbeats or longer."
+    yield CounterMetricFamily(f"{name}_loop_stalls", text, runtime.heartbeater.loop_stalls)
 
     text = "Plain functions that run on although their time-out is over or their caller was cancelled."
     yield GaugeMetricFamily(f"{name}_late_calls", text, threads.late)

@@ -105,5 +105,5 @@ def worker_families(health: WorkerHealth) -> Iterator[Metric]:
     yield GaugeMetricFamily(f"{name}_draining", "1 while the worker drains.", int(status.draining))
     yield GaugeMetricFamily(f"{name}_tail_lag_entries", "Offsets that the tails are behind.", seen.tail_lag)
     yield stalled_family(name, health)
-    yield from thread_families(name, runtime_of(worker.node).body_threads)
+    yield from thread_families(name, runtime_of(worker.node))
     yield from node_families(name, worker.metrics, worker.recoveries)

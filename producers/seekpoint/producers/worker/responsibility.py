@@ -103,7 +103,7 @@ class Responsibility:
             worker = heartbeat.worker
             if worker is None or worker.group != self._group or heartbeat.node_id == self._runtime.node_id:
                 continue
-            if verdict is LivenessVerdict.DEAD:
+            if verdict in (LivenessVerdict.DEAD, LivenessVerdict.BLOCKED):
                 dead |= {*worker.partitions}
             else:
                 living.append((heartbeat.node_id, frozenset(worker.partitions)))

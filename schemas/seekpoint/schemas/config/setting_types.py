@@ -142,6 +142,7 @@ SETTING_TYPES: Mapping[str, SettingType] = {
     "confirm_interval_s": _SECONDS,
     "confirm_timeout_s": _SECONDS,
     "owner_timeout_s": _SECONDS,
+    "loop_timeout_s": _SECONDS,
     "owner_deaths_max": _whole(1, 1_000_000),
     "heartbeat_interval_s": _SECONDS,
     "producer_drain_s": _SECONDS,

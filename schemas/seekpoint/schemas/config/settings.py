@@ -64,6 +64,7 @@ class Settings(FrozenStruct, frozen=True, kw_only=True, metaclass=_CheckedNames)
     confirm_interval_s: float = 5.0
     confirm_timeout_s: float = 30.0
     owner_timeout_s: float = 15.0
+    loop_timeout_s: float = 300.0
     owner_deaths_max: int = 3
     heartbeat_interval_s: float = 3.0
     producer_drain_s: float = 1.0

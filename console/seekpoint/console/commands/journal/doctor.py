@@ -199,7 +199,7 @@ def _nodes_and_processes(target: CommandTarget, quick: bool) -> Iterator[Diagnos
     settings = target.settings
     # Read heartbeats from the topic only: Redis was checked already.
     store = Heartbeats(target.log, replace(settings, redis_url=None))
-    liveness = Liveness(store, settings.owner_timeout_s)
+    liveness = Liveness(store, settings.owner_timeout_s, loop_timeout_s=settings.loop_timeout_s)
     began = time.monotonic()
     before = store.read()
     liveness.apply(before, began)

@@ -119,7 +119,7 @@ async def _wait_for_owner(node: Node, settings: Settings, process_id: str, take_
         verdict = node.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
         if verdict in (LivenessVerdict.FREE, LivenessVerdict.DEAD):
             return
-        if verdict is LivenessVerdict.ALIVE or time.monotonic() > deadline:
+        if verdict is not LivenessVerdict.UNKNOWN or time.monotonic() > deadline:
             raise OwnerAlive(
                 "the process's owner looks alive",
                 process_id=process_id,

@@ -76,7 +76,7 @@ def watched_nodes(liveness: Liveness) -> tuple[list[WorkerFacts], list[NodeFacts
     from seekpoint.consumers.heartbeats.host import has_died
     from seekpoint.consumers.heartbeats.liveness import LivenessVerdict
 
-    words = {LivenessVerdict.ALIVE: "alive", LivenessVerdict.DEAD: "silent"}
+    words = {LivenessVerdict.ALIVE: "alive", LivenessVerdict.BLOCKED: "blocked", LivenessVerdict.DEAD: "silent"}
     found = liveness.nodes()
     states = {one.node_id: "dead" if has_died(one.process) else words.get(verdict, "unknown") for one, verdict in found}
     silent = frozenset(node_id for node_id, state in states.items() if state == "silent")

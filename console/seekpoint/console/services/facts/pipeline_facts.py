@@ -92,7 +92,7 @@ class PipelineReader:
         self._lags = LagReader(target)
         # Redis may be away, and the topic has the same heartbeats.
         store = Heartbeats(target.log, replace(target.settings, redis_url=None))
-        self._liveness = Liveness(store, target.settings.owner_timeout_s)
+        self._liveness = Liveness(store, target.settings.owner_timeout_s, loop_timeout_s=target.settings.loop_timeout_s)
         self._members: tuple[GroupMember, ...] = ()
         self._no_members: str | None = None
         self._letters = 0
