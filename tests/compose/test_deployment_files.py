@@ -156,3 +156,13 @@ def test_the_image_of_the_example_runs_a_worker() -> None:
     assert (DOCKERFILE.parent / copied).exists()
     assert re.search(r"^FROM seekpoint$", text, re.MULTILINE)
     assert 'ENTRYPOINT ["seekpoint"]' in (ROOT / "compose" / "Dockerfile").read_text()
+
+
+def test_kafka_and_redis_are_reached_over_tls_with_passwords_of_a_secret() -> None:
+    """And no container may write to its root."""
+    found = one("ConfigMap", "seekpoint")["data"]
+    assert found["SEEKPOINT_REDIS_URL"].startswith("rediss://")
+    assert found["SEEKPOINT_KAFKA_SECURITY_PROTOCOL"] == "SASL_SSL"
+    names = {Path(value).name for name, value in found.items() if name.endswith("_PASSWORD_FILE")}
+    assert names == set(one("Secret", "seekpoint")["stringData"]) == {"kafka-password", "redis-password"}
+    assert all(container["securityContext"]["readOnlyRootFilesystem"] for container in containers())

@@ -12,7 +12,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -22,7 +21,7 @@ from seekpoint.compose.runtime_cache import RuntimeCache
 from seekpoint.compose.setup_phases import DOWNLOADING, KAFKA_BYTES, KAFKA_VERSION, SetupProgress, log_progress
 from seekpoint.schemas.errors import ClusterFailed
 
-__all__ = ["Runtime", "java_program", "jvm_crashed", "require_packages", "tail", "valkey_program"]
+__all__ = ["Runtime", "java_program", "jvm_crashed", "pinned_sums", "require_packages", "tail", "valkey_program"]
 
 # slf4j-simple: without a binding Kafka does not log why it fails to start; log4j costs half a second.
 _COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
@@ -175,18 +174,26 @@ def _fetch(progress: SetupProgress) -> list[str]:
             "try again",
         ) from exc
     jars = sorted(str(jar) for folder in ("jars", "modules") for jar in (environment.path / folder).glob("*.jar"))
+    sums = pinned_sums()
     for jar in jars:
-        _check_jar(jar)
+        _check_jar(jar, sums)
     return jars
 
 
-def _check_jar(jar: str) -> None:
-    """Raise ``ClusterFailed`` for an incomplete jar: jgo accepts one that an interrupted download left."""
-    if not zipfile.is_zipfile(jar):
+def pinned_sums() -> dict[str, str]:
+    """Return the SHA-256 sum of each jar of ``KAFKA_VERSION`` by the jar's name."""
+    lines = Path(__file__).with_name("kafka_jars.sha256").read_text().splitlines()
+    return {name: digest for digest, name in map(str.split, lines)}
+
+
+def _check_jar(jar: str, sums: Mapping[str, str]) -> None:
+    """Raise ``ClusterFailed`` for a jar that is not the pinned one: another, or what an interrupted download left."""
+    if hashlib.sha256(Path(jar).read_bytes()).hexdigest() != sums.get(Path(jar).name):
         raise ClusterFailed(
-            "a jar is damaged: its download was interrupted",
+            "a jar does not have the SHA-256 sum that this release pins: nothing of it was run",
             jar=jar,
-            hint=f"delete it, every {Path(jar).name} below ~/.m2/repository, and ~/.cache/jgo; try again",
+            hint=f"if its download was interrupted, delete it, every {Path(jar).name} below ~/.m2/repository, and "
+            "~/.cache/jgo; try again",
         )
 
 

@@ -381,6 +381,13 @@ class FieldwiseViewContract(ViewContract):
         assert seen is not None
         assert (seen.offset, dict(seen.mailbox), dict(seen.remembered)) == (9, {}, {})
 
+    def test_the_key_nul_is_no_process(self, journal: Journal) -> None:
+        """Anybody may write a record with such a key: nothing is damaged by it."""
+        assert journal.write([])
+        assert journal.store.load(journal.partition, journal.token, [b"\0"]) == Loaded(0, {})
+        seen = journal.store.look_up(journal.partition, b"\0")
+        assert (seen.state, seen.damage) == (None, None)
+
     def test_a_change_that_omits_a_field_is_damage(self, journal: Journal) -> None:
         """A state that is not the one its head counts is never handed out; a whole change makes the row anew."""
         store, at = journal.store, journal.partition

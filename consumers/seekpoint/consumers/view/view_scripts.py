@@ -164,7 +164,8 @@ return redis.call('SCARD', base .. 'old')
 
 _PROCESS = r"""
 local function process(key)
-  local head = redis.call('HGET', at .. 'heads', key)
+  -- The key NUL is the mark of an empty view, and no process: a record of the journal may have it all the same.
+  local head = key ~= '\0' and redis.call('HGET', at .. 'heads', key)
   if not head then return false end
   return {head, redis.call('HGET', at .. 'mails', key), redis.call('HGETALL', at .. 'c:' .. key),
     redis.call('LRANGE', at .. 'm:' .. key, 0, -1), redis.call('HGET', at .. 'checks', key),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seekpoint.producers import Node, Prices, Process, Retry, Usage, agent, step
-from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting, LimitExceeded
+from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting, LimitExceeded, UnserializableValue
 from seekpoint.schemas.state.process_state import State
 
 _ANSWER = {"model": "small", "usage": {"input_tokens": 1000, "output_tokens": 0}}
@@ -80,18 +80,21 @@ async def test_a_step_that_used_up_a_budget_is_the_last_one(node: Node) -> None:
         assert process.state.budget.spent["usd"] == Decimal(3)
 
 
-async def test_only_the_attempt_that_returned_is_charged_even_where_its_result_does_not_fit(node: Node) -> None:
+@pytest.mark.parametrize("result", ["x" * 2_000_000, object()])
+async def test_only_the_attempt_that_returned_is_charged_also_if_its_result_is_refused(
+    result: object, node: Node
+) -> None:
     """It was paid for; an attempt that raised says nothing."""
     tries = iter([ConnectionError("down"), None])
 
-    def flaky() -> str:
+    def flaky() -> object:
         if (error := next(tries)) is not None:
             raise error
-        return "x" * 2_000_000
+        return result
 
     async with node.open("p") as process:
         await process.set_budget()
-        with pytest.raises(LimitExceeded):
+        with pytest.raises((LimitExceeded, UnserializableValue)):
             await process.step("rent", flaky, usage={"usd": "1"}, retry=Retry(attempts=2, backoff_s=0))
         assert _spent(process.state) == {"usd": "1"}
 
