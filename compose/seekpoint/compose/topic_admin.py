@@ -107,6 +107,12 @@ class TopicAdmin:
         with _translated(settings, "the settings of an admin client"):
             self._client = AdminClient(_config(settings.admin_config()))
 
+    def journals(self) -> list[str]:
+        """Return the names of the journals whose topics the credentials may see."""
+        with _translated(self._settings, "asking for the topics"):
+            names = self._client.list_topics(timeout=self._timeout_s).topics
+        return [name.removesuffix(".journal") for name in names if name.endswith(".journal")]
+
     def brokers(self) -> int:
         """Return the number of live brokers. Raises ``JournalUnavailable`` if they advertise closed addresses only."""
         with _translated(self._settings, "asking for the brokers"):

@@ -132,6 +132,10 @@ def _run_body(body: CommandBody, target: CommandTarget | None, given: dict[str, 
     except BrokenPipeError:
         return EXIT_BROKEN_PIPE
     except Exception as error:  # the user gets one line, whatever the error is
+        if target is not None:
+            from seekpoint.console.render.similar_names import suggest_name
+
+            suggest_name(target, error)
         return report(error, str if target is None else target.scrub)
     finally:
         if target is not None:

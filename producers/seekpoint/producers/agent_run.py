@@ -339,7 +339,8 @@ class _Run(FrozenStruct, frozen=True):
     def _begin(self, given: GivenInput | Recorded, granted: b.Json | None) -> Any:
         """Journal the beginning of the run; return the input for the code."""
         process, written = self.durable, self.durable.written
-        begins = written.agent is None and process.ahead_lifecycle in _BEGINNING
+        is_first = written.agent is None
+        begins = is_first and process.ahead_lifecycle in _BEGINNING
         if not begins and not process.cancellation.is_accepted:
             self._move_up()
         if written.agent is None:
@@ -357,7 +358,7 @@ class _Run(FrozenStruct, frozen=True):
 
             refuse_deaths(process, self.agent)
         process.begin_replay()
-        return rebuilt_input(self.agent, text, process.process_id)
+        return rebuilt_input(self.agent, text, process.process_id, is_first=is_first)
 
     def _first_input(self, given: GivenInput | Recorded) -> b.Json:
         """Return the input of a process as which no agent has begun: what is given, or what was submitted."""

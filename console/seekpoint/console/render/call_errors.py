@@ -1,8 +1,20 @@
-"""The error of a call on one line."""
+"""The error of a call on one line, and what else is to be said of it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.replay.call_records import CallRecord
+
+_NOTES = {
+    "rewound_at_seq": "rewound", "answered_by": "answered", "promoted_from": "promoted", "inherited_from": "inherited",
+}  # fmt: skip
+
+
+def call_note(call: CallRecord) -> str | None:
+    """Return ``rewound`` if the process went back to before the call, or how another process gave its answer."""
+    return next((note for fact, note in _NOTES.items() if fact in call.facts), None)
 
 
 def error_text(error: Any) -> str:

@@ -26,11 +26,13 @@ def rewind_head(plan: RewindPlan) -> str:
 
 
 def rewind_steps(plan: RewindPlan) -> Iterator[tuple[str, str]]:
-    """Yield each consequence: ``forgets``, ``answers``, ``keeps``, ``drops`` or ``changes``, and what."""
+    """Yield each consequence: ``forgets``, ``answers``, ``warns``, ``keeps``, ``drops`` or ``changes``, and what."""
     for one in plan.calls:
         yield "forgets", f"{one.key} ({one.kind}, {one.status}{_cost(one.cost_usd)})"
     for key in plan.answers:
         yield "answers", f"{key} differently"
+    for text in plan.other_shapes:
+        yield "warns", f"of another shape: {text}"
     for key in plan.effects:
         yield "keeps", f"{key} (effect, not called again)"
     for key in plan.compensated:

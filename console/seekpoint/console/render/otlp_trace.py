@@ -2,7 +2,8 @@
 
     process -> turn or invocation -> call -> the calls in its body
 
-Attempts are events of their call. An unfinished span ends at the newest entry and has the attribute ``seekpoint.open``.
+Attempts are events of their call. An unfinished span ends at the newest entry and has the attribute ``seekpoint.open``;
+a call that a rewind forgot has ``seekpoint.rewound_at_seq``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = ["spans_lines", "trace_of"]
 
 _INTERNAL, _CLIENT = 1, 3
 _OK, _ERROR = 1, 2
+_REWOUND = "seekpoint.rewound_at_seq"
 
 Span = dict[str, Any]
 
@@ -43,7 +45,8 @@ def spans_lines(spans: Sequence[Span]) -> list[str]:
         level = depth[span["spanId"]] = depth.get(span["parentSpanId"], -1) + 1
         took_ms = (int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])) / 1_000_000
         failed = "  failed" if span["status"].get("code") == _ERROR else ""
-        lines.append(clean(f"{'  ' * level}{span['name']}  {took_ms:,.1f} ms{failed}"))
+        rewound = "  rewound" if any(one["key"] == _REWOUND for one in span["attributes"]) else ""
+        lines.append(clean(f"{'  ' * level}{span['name']}  {took_ms:,.1f} ms{failed}{rewound}"))
     return lines
 
 
@@ -153,6 +156,7 @@ class _Trace:
         attributes |= {
             "seekpoint.branch": next((part for part in call.key.split("/") if part.startswith(BRANCH)), None),
             "seekpoint.open": True if facts["ended_at_us"] is None else None,
+            _REWOUND: facts.get("rewound_at_seq"),
         }
         error = facts["error"] if call.status == "failed" else None
         span = self._span(

@@ -33,6 +33,7 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalFull, JournalMismatch, JournalUnavailable, NewerFormat, SeekpointError
 from seekpoint.schemas.log.manifest import FORMAT, Manifest
+from seekpoint.schemas.values.near_names import did_you_mean
 
 T = TypeVar("T")
 
@@ -243,8 +244,8 @@ class SqliteFile:
         if self._must_exist and not os.path.exists(self.path) and os.access(self.path.absolute().parent, os.X_OK):
             raise JournalUnavailable(
                 "there is no such file", file=str(self.path.absolute()),
-                hint="look at journal_url, and at the folder that you are in; a node, a worker or a client creates the"
-                " file when it starts",
+                hint=did_you_mean(self.path.name, (file.name for file in self.path.absolute().parent.glob("*")),
+                    "look at journal_url, and at your folder; a node, a worker or a client creates the file"),
             )  # fmt: skip
         if not self._must_exist:
             self._make_private()

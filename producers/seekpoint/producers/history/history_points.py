@@ -13,6 +13,7 @@ from seekpoint.consumers.recovery.points import timestamp_ms
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.values.near_names import did_you_mean
 from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class HistoryPoint(FrozenStruct, frozen=True):
         """
         found: int | None = None
         newest = begun = 0
+        keys: dict[str, None] = {}
         before_ms = timestamp_ms(self.at) if self.kind == "time" else 0  # type: ignore[arg-type]  # a time is given
         for entry in entries:
             if entry.seq is None:
@@ -90,6 +92,8 @@ class HistoryPoint(FrozenStruct, frozen=True):
             elif isinstance(entry.body, b.TurnEnded) and entry.body.number == self.at:
                 found = entry.seq
             newest = entry.seq
+            if (key := getattr(entry.body, "key", None)) is not None and isinstance(self.at, str):
+                keys[key] = None
         if not found and begun:
             raise Refused(
                 "the call has not ended", process_id=process_id, key=str(self.at), seq=newest,
@@ -98,7 +102,10 @@ class HistoryPoint(FrozenStruct, frozen=True):
         if not found:
             raise Refused(
                 f"the history has no such moment: {self}", process_id=process_id, seq=newest,
-                hint=f"seekpoint steps {pasted(process_id)} shows the keys of calls, seekpoint log PROCESS_ID the seqs",
+                hint=did_you_mean(
+                    str(self.at), keys,
+                    f"seekpoint steps {pasted(process_id)} shows the keys of calls, seekpoint log PROCESS_ID the seqs",
+                ),
             )  # fmt: skip
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -14,6 +14,7 @@ from seekpoint.producers.durable.waits.gate_answers import verdict_payload
 from seekpoint.producers.durable.waits.gate_calls import verdict_of
 from seekpoint.schemas.errors import LimitExceeded, Refused
 from seekpoint.schemas.values.json_values import dump, load
+from seekpoint.schemas.values.near_names import did_you_mean
 from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def put_answers(
         if call is None:
             raise Refused(
                 "there is no such call at this point to give another answer to", process_id=process_id, key=key,
-                hint=f"seekpoint steps {pasted(process_id)} shows the calls; go to a point right after its end",
+                hint=did_you_mean(
+                    key, draft.calls,
+                    f"seekpoint steps {pasted(process_id)} shows the calls; go to a point right after its end",
+                ),
             )  # fmt: skip
         _check(key, call, process_id)
         text = _gate_text(key, answer, limits, actor) if call.kind == "gate" else dump(answer, limits, True)
@@ -90,3 +94,34 @@ def _gate_text(key: str, answer: Any, limits: Limits, actor: str | None) -> Json
         payload, (outcome, reason) = answer, verdict_of(answer)
     made = {"outcome": outcome, "payload": dump(payload, limits, True), "actor": actor, "reason": reason}
     return orjson.dumps(made).decode()
+
+
+def other_shapes(calls: Mapping[str, Call], answers: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the answers have another shape in than those recorded: code that takes the old one may fail.
+
+    A gate's answer is a verdict or any payload, and a null fits everything.
+    """
+    for key, answer in answers.items():
+        call = calls.get(key)
+        if call is not None and call.kind != "gate" and call.status == "succeeded" and call.output is not None:
+            difference = _shape_difference("$", orjson.loads(call.output), orjson.loads(dump(answer, with_models=True)))
+            if difference is not None:
+                yield f"{key}: {difference}"
+
+
+def _shape_difference(path: str, was: Any, given: Any) -> str | None:
+    if was is None or given is None:
+        return None
+    kind, other = _kind(was), _kind(given)
+    if kind != other:
+        return f"{path} was {kind}, and is {other}"
+    if not isinstance(was, dict):
+        return None
+    if other_keys := sorted(was.keys() ^ given.keys()):
+        return f"{path} {'lacks' if other_keys[0] in was else 'has also'} {other_keys[0]}"
+    return next(filter(None, (_shape_difference(f"{path}.{key}", was[key], given[key]) for key in was)), None)
+
+
+def _kind(value: Any) -> str:
+    kinds = {bool: "true or false", str: "a text", dict: "an object", list: "a list"}
+    return kinds.get(type(value), "a number")

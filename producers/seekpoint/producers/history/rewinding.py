@@ -19,7 +19,7 @@ from seekpoint.producers.durable.replay.call_records import asked, total_cost
 from seekpoint.producers.durable.replay.recorded_run import applied
 from seekpoint.producers.history.history_points import HistoryPoint
 from seekpoint.producers.history.history_reads import entries_after
-from seekpoint.producers.history.other_answers import put_answers
+from seekpoint.producers.history.other_answers import other_shapes, put_answers
 from seekpoint.producers.opening import OpenRequest, end_restored_wait
 from seekpoint.producers.process import durable_side
 from seekpoint.producers.writer.pending import Cause
@@ -120,6 +120,8 @@ class RewindPlan(FrozenStruct, frozen=True, kw_only=True):
     """What the forgotten calls had cost; None if no cost is known."""
     answers: tuple[str, ...]
     """The keys of the calls that get another answer."""
+    other_shapes: tuple[str, ...] = ()
+    """What these answers have another shape in than the recorded ones."""
 
 
 async def plan_rewind(runtime: NodeRuntime, request: RewindRequest) -> RewindPlan:
@@ -240,6 +242,7 @@ def _plan(request: RewindRequest, past: State, now: State, later: list[Entry]) -
         compensated=tuple(key for key in effects if key in undone),
         cost_usd=total_cost(calls),
         answers=tuple(request.answers),
+        other_shapes=tuple(other_shapes(past.calls, request.answers)),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from seekpoint.producers.durable.failures.failure_classes import class_named
 from seekpoint.producers.durable.failures.recorded_failures import error_name, recorded_failure
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import AgentMismatch, Cancelled, RunFailed
+from seekpoint.schemas.errors import AgentMismatch, Cancelled, InputMisfit, RunFailed
 from seekpoint.schemas.state.calls import AgentRun
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State
@@ -46,10 +46,12 @@ def run_result(process_id: str, state: State, rebuilt: Callable[[Json], Any] = l
     if is_cancelled(state):
         raise Cancelled("the process was asked to stop", process_id=process_id, reason=state.cancelled or None)
     failure = state.failure
+    if failure is None:
+        raise RunFailed("the run failed", process_id=process_id)
+    is_misfit = failure.type == error_name(InputMisfit(""), Settings())
     raise RunFailed(
-        "the run failed" if failure is None else f"the run failed: {failure.type}: {failure.message}",
-        process_id=process_id, type=None if failure is None else failure.type,
-        where=None if failure is None else failure.where,
+        f"the run failed: {failure.type}: {failure.message}", process_id=process_id, type=failure.type,
+        where=failure.where, hint=InputMisfit.hint if is_misfit else RunFailed.hint,
     )  # fmt: skip
 
 

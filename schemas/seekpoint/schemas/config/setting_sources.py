@@ -118,12 +118,12 @@ def _content(path: Path) -> dict[str, Any]:
 
 def unknown_setting(name: str, known: Iterable[str], where: str) -> InvalidSetting:
     """Return the error for an unknown setting, which suggests the nearest known one."""
-    from difflib import get_close_matches
+    from seekpoint.schemas.values.near_names import nearest
 
     # The prefix is removed because it would make all variables similar.
     spellings = {each.removeprefix(PREFIX).lower(): each for each in known}
-    near = get_close_matches(name.removeprefix(PREFIX).lower(), spellings, n=1)
-    hint = f"did you mean {spellings[near[0]]}?" if near else "see docs/settings.md for all of them"
+    near = nearest(name.removeprefix(PREFIX).lower(), spellings)
+    hint = f"did you mean {spellings[near]}?" if near else "see docs/settings.md for all of them"
     return InvalidSetting(f"there is no setting {name}", where=where, hint=hint)
 
 

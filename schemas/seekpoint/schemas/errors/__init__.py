@@ -22,7 +22,8 @@
     ├── Refused                  the input, or the moment, is wrong: change the call
     │   ├── UnserializableValue  a value that JSON cannot carry exactly
     │   ├── InvalidValue         a value that does not fit its annotation
-    │   │   └── RecordedValueInvalid    a recorded value that does not fit the annotation of the code
+    │   │   ├── RecordedValueInvalid    a recorded value that does not fit the annotation of the code
+    │   │   └── InputMisfit             a submitted input that does not fit the agent
     │   ├── LimitExceeded        a value, a record or a state beyond the journal's limits
     │   ├── InvalidName          a process id, key, journal name or kind that is not allowed
     │   ├── IllegalTransition    a lifecycle transition that does not exist
@@ -125,6 +126,7 @@ from seekpoint.schemas.errors.refused import (
     GateNotOpen,
     IllegalCall,
     IllegalTransition,
+    InputMisfit,
     InvalidName,
     InvalidOption,
     InvalidSetting,
@@ -192,6 +194,7 @@ __all__ = [
     "HandleLost",
     "IllegalCall",
     "IllegalTransition",
+    "InputMisfit",
     "InvalidName",
     "InvalidOption",
     "InvalidSetting",

@@ -71,6 +71,13 @@ class RecordedValueInvalid(InvalidValue):
     hint = "give new fields a default, and keep those that records have; then run it again"
 
 
+class InputMisfit(InvalidValue):
+    """The input of a run that was submitted by the agent's name does not fit the agent; ``path`` names the field. No
+    call was made."""
+
+    hint = "submit another id with an input that fits"
+
+
 class LimitExceeded(Refused):
     """A value, a record or a state exceeds the journal's limits. It was not written. ``key`` names the call that was
     executed, and whose result is too large."""

@@ -277,11 +277,11 @@ def _check_known(value: dict[str, Any], kind: Any, names: dict[str, str], path: 
     known = {*names.values(), None if config is None else config.tag_field}
     for key in value:
         if key not in known:
-            from difflib import get_close_matches
+            from seekpoint.schemas.values.near_names import nearest
 
-            near = get_close_matches(key, names.values(), 1)
+            near = nearest(key, names.values())
             raise _MisfitError(
-                f"{_shown(kind)} has no member {key[:80]!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                f"{_shown(kind)} has no member {key[:80]!r}" + (f"; did you mean {near!r}?" if near else ""),
                 path + _step(key),
             )
 

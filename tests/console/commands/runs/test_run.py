@@ -154,7 +154,9 @@ def test_the_error_for_a_mistyped_id_names_similar_ids(
     view.ready(partition, token, applied=-1, leader_epoch=-1)
     view.write(partition, token, 0, 0, -1, [Change(key=b"order-1", state=state, whole=True)])
     monkeypatch.setattr(OnMemory, "view", view)
-    for command in (("run", "ordr-1", "--agent", "touching:touching"), ("approve", "ordr-1", "refund")):
+    for command in (
+        ("run", "ordr-1", "--agent", "touching:touching"), ("approve", "ordr-1", "refund"), ("steps", "ordr-1"),
+    ):  # fmt: skip
         assert "did you mean order-1?" in seekpoint(*command).err
         assert "did you mean" not in seekpoint(command[0], "zzz", *command[2:]).err
 

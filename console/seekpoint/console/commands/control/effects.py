@@ -27,7 +27,6 @@ from seekpoint.console.services.facts.effect_details import (
 if TYPE_CHECKING:
     from seekpoint.producers import Client
     from seekpoint.producers.durable.effects.effect_history import EffectHistory
-    from seekpoint.schemas.state.calls import Call
     from seekpoint.schemas.state.process_state import State
 
 from seekpoint.console.services.arguments.options import ActorName, AsJson, OptionalProcessId, ProcessId, Reason, Wide
@@ -78,13 +77,13 @@ def show(
     For turns that are over and for finished processes it is read from the journal.
     """
     state = target.recoverer.recover(process_id).state
-    call: Call | None = state.calls.get(key)
-    if call is None and (state.finished or state.turn):
-        call = effects_from_journal(target, process_id).get(key)
-        if call is not None:
+    calls: Any = state.calls
+    if key not in calls and (state.finished or state.turn):
+        calls = effects_from_journal(target, process_id)
+        if key in calls:
             why = "the process is finished" if state.finished else "its turn is over"
             say(clean(f"{process_id}: {why}, its state no longer has {key}; read from the journal"))
-    facts = effect_facts(process_id, key, an_effect(process_id, key, call), state)
+    facts = effect_facts(process_id, key, an_effect(process_id, key, calls), state)
     entries = [entry_facts(one) for one in effect_entries(target, process_id, key)]
     if json:
         emit_json({**facts, "entries": entries})

@@ -69,14 +69,12 @@ def _wait(idle: bool) -> None:
 
 def _warn_of_unknown_kinds(kinds: list[str] | None) -> None:
     """Warn of a kind that looks misspelt. It is not an error, because a custom entry may have any kind."""
-    from difflib import get_close_matches
-
     from seekpoint.schemas.bodies import KINDS
+    from seekpoint.schemas.values.near_names import nearest
 
     for kind in kinds or ():
-        near = get_close_matches(kind, KINDS, n=1)
-        if kind not in KINDS and near:
-            warn(f"{kind} is not a kind of Seekpoint; did you mean {near[0]}?")
+        if kind not in KINDS and (near := nearest(kind, KINDS)):
+            warn(f"{kind} is not a kind of Seekpoint; did you mean {near}?")
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seekpoint.console.render.call_errors import error_text
+from seekpoint.console.render.call_errors import call_note, error_text
 from seekpoint.console.render.output import clean, emit, emit_json, is_abandoned, pasted, say
 from seekpoint.console.render.tables import Column, emit_table
 from seekpoint.console.services.arguments.options import AsJson, ProcessId, Wide
@@ -117,12 +117,13 @@ def _show_tree(process_id: str, rounds: Iterator[LiveCalls | None]) -> None:
 def _with_key(process_id: str, found: Sequence[CallRecord], key: str) -> list[CallRecord]:
     """Return the calls with this key: several if the process went back and made it again. Raise ``Refused``."""
     from seekpoint.schemas.errors import Refused
+    from seekpoint.schemas.values.near_names import did_you_mean
 
     if chosen := [one for one in found if one.key == key]:
         return chosen
     raise Refused(
         "the process's code has made no such call", process_id=process_id, key=key,
-        hint=f"seekpoint steps {pasted(process_id)} lists its calls",
+        hint=did_you_mean(key, [one.key for one in found], f"seekpoint steps {pasted(process_id)} lists its calls"),
     )  # fmt: skip
 
 
@@ -167,11 +168,8 @@ def _asked(call: CallRecord, room: int | None) -> str:
 
 
 def _status(call: CallRecord) -> str:
-    if "answered_by" in call.facts:
-        return f"{call.status}, answered"
-    if "promoted_from" in call.facts:
-        return f"{call.status}, promoted"
-    return f"{call.status}, inherited" if "inherited_from" in call.facts else call.status
+    note = call_note(call)
+    return call.status if note is None else f"{call.status}, {note}"
 
 
 def _span(duration_us: int | None) -> str:

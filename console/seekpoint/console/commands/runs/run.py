@@ -11,7 +11,6 @@ import typer
 from seekpoint.console.exit_codes import EXIT_FAULT, EXIT_TERMINATED
 from seekpoint.console.render.command_errors import is_debug
 from seekpoint.console.render.output import clean, counted, emit_json, fail, say
-from seekpoint.console.render.similar_ids import with_similar_ids
 from seekpoint.console.services.arguments.target import CommandTarget
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ from seekpoint.console.services.calls.client_calls import plain_value
 from seekpoint.console.services.calls.send_and_confirm import parse_json
 
 _PROGRESS_S = 1.0
+_START = "start it with --input JSON, or with --new if the agent takes no input; list processes: seekpoint ps"
 
 
 def run(
@@ -56,14 +56,18 @@ def run(
         raise typer.BadParameter("give --new or --resume, not both", param_hint="--new")
 
     begins = True if new else False if resume or input is None else None
+    file = target.settings.sqlite_path
+    if begins is False and file is not None and not file.exists():
+        raise UnknownProcess("no such process: its journal's file is not there yet", process_id=process_id,
+            file=str(file), hint=_START)  # fmt: skip
     target.reachable(may_create=begins is not False)
     loaded, value = load_agent(agent), _parse_input(input)
     known = prices_in(prices)
     try:
         result = asyncio.run(_run(target, process_id, loaded, value, take_over, retry_failed, begins, known))
     except UnknownProcess as absent:
-        hint = "start it with --input JSON, or with --new if the agent takes no input"
-        raise with_similar_ids(target, absent, hint) from absent
+        absent.hint = _START
+        raise
     except SeekpointError:
         raise
     except _AgentFailed as failed:

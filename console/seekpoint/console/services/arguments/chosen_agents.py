@@ -25,6 +25,8 @@ def chosen_agents(name: str | None, modules: Sequence[str]) -> dict[str, Agent]:
     if name is None:
         return agents
     if name not in agents:
-        known = ", ".join(sorted(agents))
+        from seekpoint.schemas.values.near_names import did_you_mean
+
+        known = did_you_mean(name, agents, f"it has {', '.join(sorted(agents))}")
         raise typer.BadParameter(f"{', '.join(modules)} has no agent {name!r}: {known}", param_hint="--agent")
     return {name: agents[name]}

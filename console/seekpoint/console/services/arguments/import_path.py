@@ -26,7 +26,10 @@ def import_object(name: str, option: str, form: str = "MODULE:NAME") -> Any:
         for part in path.split("."):
             found = getattr(found, part)
     except AttributeError as exc:
-        raise typer.BadParameter(f"{name} cannot be imported: {exc}", param_hint=option) from exc
+        from seekpoint.schemas.values.near_names import did_you_mean
+
+        near = did_you_mean(part, dir(found), str(exc))
+        raise typer.BadParameter(f"{name} cannot be imported: {near}", param_hint=option) from exc
     return found
 
 

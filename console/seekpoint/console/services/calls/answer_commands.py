@@ -9,7 +9,6 @@ import typer
 
 from seekpoint.console.render.gate_rows import prompt_text
 from seekpoint.console.render.output import clean, emit_json, say
-from seekpoint.console.render.similar_ids import with_similar_ids
 from seekpoint.console.services.arguments.options import ActorName, AsJson, GateName, InAdvance, ProcessId, Reason
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.control_checks import refuse_finished
@@ -82,7 +81,8 @@ def find_question(
             why = exc.message.removesuffix(", nothing was sent")
             say(f"sent in advance: {why}; the next gate (or receive) called {gate} takes it")
         elif isinstance(exc, UnknownProcess):
-            raise with_similar_ids(target, exc, "send it in advance: --in-advance") from exc
+            exc.hint = "send it in advance: --in-advance; list processes: seekpoint ps"
+            raise
         else:
             raise
     else:

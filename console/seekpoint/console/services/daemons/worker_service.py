@@ -14,6 +14,7 @@ from seekpoint.console.services.arguments.import_path import import_module_here,
 from seekpoint.console.services.daemons.termination import on_stop
 from seekpoint.producers import Agent, Worker
 from seekpoint.producers.health.worker_health import WorkerHealth, worker_families
+from seekpoint.schemas.values.near_names import did_you_mean
 
 _LOOK_INTERVAL_S, _JOINING_INTERVAL_S = 1.0, 0.2
 _ASSIGNMENT_S = 10.0
@@ -56,7 +57,7 @@ def limits_of(texts: Sequence[str], agents: Sequence[Agent]) -> dict[str, int]:
         if not name or not count.isdigit() or int(count) < 1:
             raise typer.BadParameter(f"{text!r} is not AGENT=N", param_hint="--concurrency")
         if name not in names:
-            known = ", ".join(sorted(names))
+            known = did_you_mean(name, names, f"there are {', '.join(sorted(names))}")
             raise typer.BadParameter(f"no agent here is called {name!r}: {known}", param_hint="--concurrency")
         limits[name] = int(count)
     return limits

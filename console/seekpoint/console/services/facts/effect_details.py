@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.render.output import pasted
@@ -85,14 +85,19 @@ def effects_from_journal(target: CommandTarget, process_id: str) -> dict[str, Ca
     return effects_in(logged, target.log.limits)
 
 
-def an_effect(process_id: str, key: str, call: Call | None) -> Call:
+def an_effect(process_id: str, key: str, calls: Mapping[str, Call]) -> Call:
     """Return the call. Raises ``SeekpointError`` if there is none, or if it is no effect."""
     from seekpoint.schemas.errors import SeekpointError
+    from seekpoint.schemas.values.near_names import did_you_mean
 
+    call = calls.get(key)
     if call is None or call.kind != "effect":
         raise SeekpointError(
             "the process has no such effect", process_id=process_id, key=key,
-            hint=f"list its effects: seekpoint effects ls {pasted(process_id)} --all",
+            hint=did_you_mean(
+                key, [name for name, one in calls.items() if one.kind == "effect"],
+                f"list its effects: seekpoint effects ls {pasted(process_id)} --all",
+            ),
         )  # fmt: skip
     return call
 
@@ -106,7 +111,7 @@ def unresolved_effect(process_id: str, key: str, state: State) -> Call:
             "the process is finished: its effects cannot be settled any more", process_id=process_id, key=key,
             hint=f"see its outcome: seekpoint effects show {pasted(process_id, key)}",
         )  # fmt: skip
-    call = an_effect(process_id, key, state.calls.get(key))
+    call = an_effect(process_id, key, state.calls)
     if call.status in SETTLED:
         raise Refused(
             f"the effect is settled: {call.status}", process_id=process_id, key=key,

@@ -87,9 +87,9 @@ class RewindActionRequest(MomentActionRequest, frozen=True, kw_only=True, forbid
 async def _draw_rewind(visit: Visit, request: RewindActionRequest, planned: Planned | None) -> Drawn:
     how = _rewind_options(request)
     plan: RewindPlan = await _with_node(visit, lambda node: node.rewind(request.id, dry_run=True, **how))
-    kinds = {"forgets": "drops", "drops": "drops", "changes": "drops", "keeps": "keeps", "answers": "does"}
+    kinds = {"keeps": "keeps", "answers": "does"}
     lines = [PlanLine("does", rewind_head(plan))]
-    lines += [PlanLine(kinds[word], f"{word} {text}") for word, text in rewind_steps(plan)]
+    lines += [PlanLine(kinds.get(word, "drops"), f"{word} {text}") for word, text in rewind_steps(plan)]
     if plan.cost_usd is not None:
         lines.append(PlanLine("drops", f"what is forgotten had cost ${plan.cost_usd}"))
     if plan.answers and plan.effects and request.effects is None:

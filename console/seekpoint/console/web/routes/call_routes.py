@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from seekpoint.console.render.call_errors import error_text
+from seekpoint.console.render.call_errors import call_note, error_text
 from seekpoint.console.web.data.call_comparison import CallComparison, compare_calls
 from seekpoint.console.web.failures import BadRequest
 from seekpoint.console.web.formats import moment, span_text
@@ -59,7 +59,8 @@ class CallSummary(FrozenStruct, frozen=True, kw_only=True):
     turn: int | None
     status: str
     note: str | None
-    """``inherited``, ``promoted`` or ``answered``: another process gave the call or its answer."""
+    """``rewound`` if the process went back to before it; ``inherited``, ``promoted`` or ``answered`` if another process
+    gave the call or its answer."""
     attempts: int
     started_at_us: int
     duration_us: int | None
@@ -195,18 +196,11 @@ def call_summary(number: int, call: CallRecord) -> CallSummary:
     error = facts["error"]
     return CallSummary(
         number=number, key=call.key, kind=call.kind, name=call.name, seq=call.seq, turn=facts["turn"],
-        status=call.status, note=_note(call), attempts=len(call.attempts), started_at_us=facts["started_at_us"],
+        status=call.status, note=call_note(call), attempts=len(call.attempts), started_at_us=facts["started_at_us"],
         duration_us=facts["duration_us"], usage=facts["usage"], cost_usd=facts["cost_usd"],
         input=short_json(call.input), output=short_json(call.output),
         error=None if error is None else shortened(error_text(error), 500),
     )  # fmt: skip
-
-
-def _note(call: CallRecord) -> str | None:
-    for fact, word in (("answered_by", "answered"), ("promoted_from", "promoted"), ("inherited_from", "inherited")):
-        if fact in call.facts:
-            return word
-    return None
 
 
 PAGES = (

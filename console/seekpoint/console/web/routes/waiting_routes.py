@@ -75,10 +75,10 @@ def _effect(target: CommandTarget, query: KeyQuery) -> EffectAnswer:
     )
 
     state = target.recoverer.recover(query.id).state
-    call = state.calls.get(query.key)
-    if call is None and (state.finished or state.turn):
-        call = effects_from_journal(target, query.id).get(query.key)
-    facts = effect_facts(query.id, query.key, an_effect(query.id, query.key, call), state)
+    calls = state.calls
+    if query.key not in calls and (state.finished or state.turn):
+        calls = effects_from_journal(target, query.id)
+    facts = effect_facts(query.id, query.key, an_effect(query.id, query.key, calls), state)
     entries = [
         {**entry_facts(one), "epoch": None if one.entry.seq is None else one.entry.epoch, "time": moment(one.entry.ts)}
         for one in effect_entries(target, query.id, query.key)

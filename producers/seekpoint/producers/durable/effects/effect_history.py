@@ -15,6 +15,7 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.state.calls import Call, is_compensated, revoked
 from seekpoint.schemas.state.process_state import Draft, State
+from seekpoint.schemas.values.near_names import did_you_mean
 from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def effect_to_revoke(
     if call is None:
         raise Refused(
             "the process has no such effect", process_id=process_id, key=key,
-            hint=f"list its effects: seekpoint effects ls {pasted(process_id)} --all",
+            hint=did_you_mean(key, effects, f"list its effects: seekpoint effects ls {pasted(process_id)} --all"),
         )  # fmt: skip
     if call.status != "succeeded":
         raise Refused(

@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from seekpoint.producers.durable.failures.failed_calls import recorded_text
 from seekpoint.producers.durable.failures.recorded_failures import error_name, recorded_message
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.errors import InputMisfit, SeekpointError
 from seekpoint.schemas.state.state_parts import Failure
 
 _LINE_CHARACTERS_MAX = 200
@@ -21,15 +21,15 @@ _MESSAGE_CHARACTERS_MAX = 1_000
 def failure_origin(error: BaseException, before: Failure | None, settings: Settings) -> str | None:
     """Return file, line, function and source line of the newest frame that is not a library's; None without a frame.
 
-    Without such a frame, return the newest library's. For a failure rebuilt from its record, return the origin that
-    ``before`` has if that is the same failure.
+    Without such a frame, return the newest library's, but of an input that does not fit the agent none. For a failure
+    rebuilt from its record, return the origin that ``before`` has if that is the same failure.
     """
     text = recorded_text(error)
     if before is not None and text is not None and error_name(error, settings) == before.type:
         message = recorded_message(text)[:_MESSAGE_CHARACTERS_MAX]
         if before.message == message or (isinstance(error, SeekpointError) and before.message.startswith(message)):
             return before.where  # a SeekpointError's recorded message continues with its facts
-    return _origin(error)
+    return None if isinstance(error, InputMisfit) else _origin(error)
 
 
 def frames_from_own_code(error: BaseException) -> TracebackType | None:

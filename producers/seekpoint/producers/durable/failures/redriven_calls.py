@@ -25,6 +25,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.state.calls import may_be_redriven
 from seekpoint.schemas.values.json_values import dump, load
+from seekpoint.schemas.values.near_names import did_you_mean
 from seekpoint.schemas.values.process_ids import pasted
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ async def check_effects(entries: AsyncIterator[Logged], process_id: str, state: 
     for key in keys:
         call = state.calls.get(key)
         if call is None or call.kind != "effect":
-            raise _refused(
-                "there is no effect of this key", process_id, key, call, f"seekpoint effects ls {pasted(process_id)}"
-            )
+            effects = [name for name, one in state.calls.items() if one.kind == "effect"]
+            hint = did_you_mean(key, effects, f"seekpoint effects ls {pasted(process_id)}")
+            raise _refused("there is no effect of this key", process_id, key, call, hint)
         _check(process_id, state, key, ended)
 
 
@@ -115,7 +116,10 @@ def _check(process_id: str, state: State, key: str, ended: list[str]) -> None:
     elif not _has_failed(call) and not _is_in_doubt(call):
         raise _refused(
             "no call of this key has failed, nor is it a step or a decision in doubt", process_id, key, call,
-            f"seekpoint steps {pasted(process_id)} shows what has failed",
+            did_you_mean(
+                key, [name for name, one in state.calls.items() if _has_failed(one)] if call is None else (),
+                f"seekpoint steps {pasted(process_id)} shows what has failed",
+            ),
         )  # fmt: skip
 
 

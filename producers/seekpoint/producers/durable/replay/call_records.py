@@ -52,7 +52,8 @@ class CallRecord:
     status: str = "started"
     attempts: list[Attempt] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
-    """The requests before the present one (``asked_before``); by kind: model, policy and tool calls of a decision,
+    """The requests before the present one (``asked_before``), the seq of the rewind that forgot the call
+    (``rewound_at_seq``); by kind: model, policy and tool calls of a decision,
     semantics and keys of an effect, deadline of a gate, the signal that was received and who sent it, …"""
 
     @property
@@ -158,6 +159,12 @@ class CallTable:
             for key in orjson.loads(body.keys):
                 if (aside := self._open.get(key)) is not None:  # else a fork's, that its parent began
                     aside.status = "started"
+            return None
+        if isinstance(body, b.Rewound):
+            if body.mode in ("both", "code_only"):
+                for call in self.found:
+                    if call.seq > body.to_seq and call.kind != "effect":  # an effect that happened stays a fact
+                        call.facts.setdefault("rewound_at_seq", entry.seq)
             return None
         mail = self._mail.pop(getattr(body, "external_id", None) or b"", None)
         if isinstance(body, b.Received):

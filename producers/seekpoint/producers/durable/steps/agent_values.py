@@ -13,7 +13,7 @@ from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.durable.steps.annotations import parameters_of
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.errors import InvalidValue, UnserializableValue
+from seekpoint.schemas.errors import InputMisfit, InvalidValue, UnserializableValue
 from seekpoint.schemas.state.calls import AgentRun, input_digest
 from seekpoint.schemas.values.json_values import dump, load
 
@@ -88,10 +88,11 @@ def _tell(agent: str, why: str) -> None:
         logger.warning("%s: its input is not checked, since its annotation cannot be evaluated: %s", agent, why)
 
 
-def rebuilt_input(agent: Agent[Any, Any], text: Json, process_id: str) -> Any:
+def rebuilt_input(agent: Agent[Any, Any], text: Json, process_id: str, *, is_first: bool = False) -> Any:
     """Return the recorded input as the function takes it. Raises ``RecordedValueInvalid``.
 
-    No input (null) is the default of the parameter, if it has one and takes no None.
+    Where ``is_first`` says that no run has taken it yet, raises ``InputMisfit`` instead. No input (null) is the default
+    of the parameter, if it has one and takes no None.
     """
     kind = agent.types.input
     if kind is None:
@@ -100,9 +101,11 @@ def rebuilt_input(agent: Agent[Any, Any], text: Json, process_id: str) -> Any:
         return load(text)
     try:
         return kind.rebuilt(text, f"the input of {agent.name}", agent=agent.name, process_id=process_id)
-    except InvalidValue:
+    except InvalidValue as exc:
         if text == "null" and _has_default(agent):
             return agent.default_input
+        if is_first:
+            raise InputMisfit(exc.message, **exc.facts) from None
         raise
 
 

@@ -91,13 +91,13 @@ def _parameters(call: Callable[..., Any] | None) -> list[inspect.Parameter] | No
 
 
 def _unknown(taker: str, call: Callable[..., Any] | None, option: str, known: set[str]) -> InvalidOption:
-    from difflib import get_close_matches
+    from seekpoint.schemas.values.near_names import nearest
 
-    near = get_close_matches(option, sorted(known), 1)
+    near = nearest(option, sorted(known))
     takers = taker if call is None else f"{taker} or of the function"
     return InvalidOption(
         f"{option}= is no option of {takers}", option=option, call=_shown(call),
-        hint=f"did you mean {near[0]}=?" if near else f"known options: {', '.join(sorted(known)) or 'none'}",
+        hint=f"did you mean {near}=?" if near else f"known options: {', '.join(sorted(known)) or 'none'}",
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import GateNotOpen, ProcessFinished, Refused, SeekpointError, UnknownProcess
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.clock import iso_time
+from seekpoint.schemas.values.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recoverer import Recoverer
@@ -110,7 +111,7 @@ def gate_to_answer(recoverer: Recoverer, process_id: str, gate: str, *, may_be_m
         return None
     raise GateNotOpen(
         "no gate of this name or key is open, nothing was sent", process_id=process_id, gate=gate,
-        open=", ".join(one.key for one in waiting) or "none", hint=_hint(state, waiting),
+        open=", ".join(one.key for one in waiting) or "none", hint=_hint(state, waiting, gate),
     )  # fmt: skip
 
 
@@ -146,9 +147,9 @@ def _closed(state: State, gate: str) -> tuple[str, dict[str, Any]] | None:
     return key, orjson.loads(call.output or "{}")
 
 
-def _hint(state: State, waiting: list[OpenGate]) -> str:
+def _hint(state: State, waiting: list[OpenGate], gate: str) -> str:
     if waiting:
-        return GateNotOpen.hint
+        return did_you_mean(gate, [name for one in waiting for name in (one.name, one.key)], GateNotOpen.hint)
     if state.cancelled is not None:
         return "the process was cancelled: its code opens no more gates"
     return (
