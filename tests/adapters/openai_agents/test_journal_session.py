@@ -22,7 +22,7 @@ from seekpoint import Limits, MemoryLog, Node, Ref, State, SyncNode
 from seekpoint.adapters.attached_items import drop_unused
 from seekpoint.adapters.openai_agents import SeekpointSession
 from seekpoint.adapters.shared_process_calls import SharedProcessCalls
-from seekpoint.errors import HandleClosed, InvalidName, LimitExceeded, UnserializableValue
+from seekpoint.errors import HandleClosed, LimitExceeded, UnserializableValue
 from session_contract import SessionContract, said
 
 
@@ -175,8 +175,6 @@ async def test_what_does_not_fit_is_refused_with_advice() -> None:
             await session.add_items(said("x" * 40_000))
         assert len(await session.get_items()) == 3
         assert not (await node.recover(session.process_id)).state.attachments
-        with pytest.raises(InvalidName):
-            await SeekpointSession("x" * 300, node).get_items()
 
 
 # --- large items
@@ -383,3 +381,32 @@ def test_a_kill_leaves_all_items_of_a_call_or_none(tmp_path: Path) -> None:
         assert count - (acknowledged - 1000 * kill + 1) in (0, 1)
         assert texts == [f"{1000 * kill + number}.{part}" for number in range(count) for part in range(7)]
         seen = len(items)
+
+
+ODD_IDS = ["", "x" * 300, "ü" * 150, "a\u200bb", "Gru\u0308n", "tab\t", "\ud83d", "\0", " ", "a/b c?%~"]
+
+
+async def test_any_text_is_the_id_of_a_session() -> None:
+    """Whatever its length and characters; no two are one session, and the process of a plain id has its name."""
+    log = MemoryLog()
+    texts = [*ODD_IDS, *("y" * length for length in range(150, 210)), "Gr\xfcn", "chat"]
+    async with Node.in_memory(log) as node:
+        sessions = [SeekpointSession(text, node) for text in texts]
+        assert len({session.process_id for session in sessions}) == len(texts)
+        again = SeekpointSession(sessions[1].process_id.removeprefix("session/"), node)
+        assert again.process_id not in {session.process_id for session in sessions}
+        for number, session in enumerate(sessions):
+            await session.add_items(said(str(number), "n" * 9))
+        for number, text in enumerate(texts):
+            assert await SeekpointSession(text, node).get_items() == said(str(number), "n" * 9)
+        assert sessions[-1].process_id == "session/chat"
+        assert sessions[-2].process_id == "session/Gr\xfcn"
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**70), 10**400])
+async def test_integers_of_any_size_are_kept(node: Node, number: int) -> None:
+    """In items that fit, and in those that are attached."""
+    session = SeekpointSession("chat", node)
+    items: Any = [{"n": number}, {"n": number, "text": "x" * 1_200_000}]
+    await session.add_items(items)
+    assert await session.get_items() == items

@@ -131,7 +131,7 @@ class Pair:
 async def test_it_does_what_the_store_in_memory_does(nodes: list[Node], seed: int) -> None:
     """Random saves, rewritten histories, branches, forks and deletions, on two nodes in turns."""
     chance, pair = random.Random(seed), Pair(nodes)
-    names = ["a", "b", "c", "d"]
+    names = ["a", "b\n", "c" * 300, "Gru\u0308n"]  # any text is an id
     for number in range(50):
         name, other = chance.choice(names), chance.choice(names)
         kind = chance.choice(["save", "save", "old", "rewrite", "branch", "fork", "delete", "scope"])

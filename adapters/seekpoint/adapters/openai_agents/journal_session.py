@@ -20,6 +20,7 @@ from agents.memory.session_settings import coerce_session_settings, resolve_sess
 
 from seekpoint import Node, State, SyncNode
 from seekpoint.adapters.attached_items import are_attached, attached, drop_unused, item_of
+from seekpoint.adapters.process_names import id_of_text
 from seekpoint.adapters.shared_process_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, HandleClosed, LimitExceeded, UnknownAttachment
 
@@ -42,7 +43,8 @@ class SeekpointSession(SessionABC):
     """A session of the OpenAI Agents SDK in a journal. Any node may use it, without sticky routing.
 
     ``node`` is a started ``Node``, or a ``SyncNode`` for programs that call ``Runner.run_sync``. Sessions are cheap:
-    make one for each request. The items belong to the process ``prefix + session_id``, which has nothing else.
+    make one for each request. Any text is an id. The items belong to the process ``prefix + session_id``, which has
+    nothing else; where no process has such an id, its ``process_id`` ends with a hash.
     ``actor`` is named in every entry.
 
     A call that has returned is written, and each later call of any node sees it. Each call that writes is one entry:
@@ -66,7 +68,7 @@ class SeekpointSession(SessionABC):
         self.session_settings = (
             SessionSettings() if session_settings is None else coerce_session_settings(session_settings)
         )
-        self.process_id = prefix + session_id
+        self.process_id = id_of_text(session_id, prefix)
         self._calls: SharedProcessCalls = shared_calls(node, self.process_id, actor)
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop of the node. A ``SyncNode`` has one of its own, and is called from any."""

@@ -17,7 +17,8 @@ from pydantic_core import PydanticSerializationError
 
 from seekpoint import Node, State
 from seekpoint.adapters.attached_items import are_attached, attached, drop_unused, item_of
-from seekpoint.adapters.process_lists import states_by_id
+from seekpoint.adapters.process_lists import states_of
+from seekpoint.adapters.process_names import id_of_text
 from seekpoint.adapters.shared_process_calls import SharedProcessCalls, shared_calls
 from seekpoint.errors import AppendConflict, LimitExceeded, UnknownAttachment, UnserializableValue
 
@@ -44,7 +45,7 @@ class ConversationLog:
 
     async def records(self) -> list[dict[str, Any]]:
         """Return the records of all conversations, as JSON."""
-        found = [self._seen(state) for state in (await states_by_id(self._node, self._prefix)).values()]
+        found = [self._seen(state) for state in await states_of(self._node, self._prefix)]
         return [record for record in found if record is not None]
 
     async def history(self, head_id: str, limit: int | None) -> list[dict[str, Any]]:
@@ -84,15 +85,18 @@ class ConversationLog:
             state = await calls.read()
             if _ENTRY + entry_id in state.values_json:
                 return calls, state
-        for process_id, state in (await states_by_id(self._node, self._prefix)).items():
+        for state in await states_of(self._node, self._prefix):
             if _ENTRY + entry_id in state.values_json:
-                place = process_id.removeprefix(self._prefix)
+                place = state.value(_RECORD)["conversation_id"]
                 self._note(entry_id, place)
                 return self._calls(place), state
         raise KeyError(entry_id)
 
     def _calls(self, conversation_id: str) -> SharedProcessCalls:
-        return shared_calls(self._node, self._prefix + conversation_id, self._actor)
+        return shared_calls(self._node, self._process_id(conversation_id), self._actor)
+
+    def _process_id(self, conversation_id: str) -> str:
+        return id_of_text(conversation_id, self._prefix)
 
     # --- writing
     async def write(
@@ -122,8 +126,9 @@ class ConversationLog:
                 state = _newer(conflict)
             except LimitExceeded as exc:
                 if is_attached:
-                    await drop_unused(calls, self._prefix + record["conversation_id"])
-                    raise _full(self._prefix + record["conversation_id"], exc) from exc
+                    process_id = self._process_id(record["conversation_id"])
+                    await drop_unused(calls, process_id)
+                    raise _full(process_id, exc) from exc
                 is_attached = True
             else:
                 break
@@ -148,7 +153,7 @@ class ConversationLog:
 
     async def delete(self, conversation_id: str, expected_revision: str) -> None:
         """Delete a conversation with all its messages. Raises ``ConversationConflict``."""
-        process_id = self._prefix + conversation_id
+        process_id = self._process_id(conversation_id)
         state = await self._calls(conversation_id).read()
         while True:
             if _revision(state) != expected_revision:

@@ -32,7 +32,8 @@ class SeekpointConversationStore(ConversationStore):
     """A ``ConversationStore`` in a journal. Any node may use it, without sticky routing.
 
     ``node`` is a started ``Node``, or a ``SyncNode`` for programs that call ``agent.run_sync``. A conversation is the
-    process ``prefix + conversation_id``, which has nothing else. ``actor`` is named in every entry.
+    process ``prefix + conversation_id``, which has nothing else; where no process has such an id, the id ends with a
+    hash. Any text is the id of a conversation, but for a lone surrogate. ``actor`` is named in every entry.
 
     A call that has returned is written, and each later call of any node sees it. A save is one entry: after a crash all
     of it is there, or nothing. Of two saves that began with one revision, one raises ``ConversationConflict``.
