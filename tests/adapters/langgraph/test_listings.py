@@ -81,10 +81,11 @@ async def test_a_cycle_of_parents_ends(log: MemoryLog) -> None:
         saver = SeekpointSaver(node)
         first = await put(saver, {"a": 1}, {"a": "1"}, parent=thread("t"))
         second = await put(saver, {"a": 2}, {"a": "2"}, parent=first)
+        deltas: Any = {"counters_since_delta_snapshot": {"d": 1}}
         again: Any = await saver.aget_tuple(first)
-        await saver.aput(second, again.checkpoint, {"counters_since_delta_snapshot": {"d": 1}}, {})
+        await saver.aput(second, again.checkpoint, deltas, {})
         newest: Any = await saver.aget_tuple(second)
-        await saver.aput(first, newest.checkpoint, {"counters_since_delta_snapshot": {"d": 1}}, {})
+        await saver.aput(first, newest.checkpoint, deltas, {})
 
         async def used() -> None:
             assert (await saver.aget_delta_channel_history(config=second, channels=["d"]))["d"]["writes"] == []

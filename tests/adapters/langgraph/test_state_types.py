@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import ormsgpack
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
@@ -169,6 +170,6 @@ def test_langgraph_has_what_the_serializer_uses() -> None:
     from langgraph._internal import _serde
     from langgraph.checkpoint.serde import jsonplus
 
-    assert isinstance(_serde.STRICT_MSGPACK_ENABLED, bool)
+    assert isinstance(vars(_serde)["STRICT_MSGPACK_ENABLED"], bool)
     assert "_msgpack_enc" in jsonplus._msgpack_default.__code__.co_names
-    assert jsonplus._option & jsonplus.ormsgpack.OPT_REPLACE_SURROGATES
+    assert jsonplus._option & ormsgpack.OPT_REPLACE_SURROGATES

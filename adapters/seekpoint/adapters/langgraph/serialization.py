@@ -63,7 +63,7 @@ def take_declared_types() -> None:
     with suppress(ImportError):  # the package langgraph need not be there
         from langgraph._internal import _serde
 
-        _serde.STRICT_MSGPACK_ENABLED = True
+        vars(_serde)["STRICT_MSGPACK_ENABLED"] = True
 
 
 def checked_serializer(serde: SerializerProtocol) -> SerializerProtocol:
@@ -92,13 +92,14 @@ def checked_serializer(serde: SerializerProtocol) -> SerializerProtocol:
     return _exact(serde)
 
 
-def _exact(serde: Any) -> Any:
+def _exact(serde: Any) -> SerializerProtocol:
     if type(serde) is EncryptedSerializer:
         return EncryptedSerializer(serde.cipher, _exact(serde.serde))
     if type(serde) is JsonPlusSerializer:
         serde = copy.copy(serde)
         serde.__class__ = ExactSerializer
-    return serde
+    exact: SerializerProtocol = serde
+    return exact
 
 
 def dumped(serde: SerializerProtocol, value: Any, what: str, name: str) -> tuple[str, str]:

@@ -41,10 +41,10 @@ class ThreadReads:
                 return await self._tuple(log, place, newest, bare, lambda name, _: space.channels[name], writes)
         _, history = await log.history()
         one = history.checkpoints.get(ns, {}).get(checkpoint_id or (newest.id if newest else ""))
-        bare = None if one is None else self.load(one.type, one.data)
-        if one is None or not history.is_whole(ns, bare["channel_versions"]):
+        if one is None:
             return None
-        return await self.past(place, one, history, bare)
+        bare = self.load(one.type, one.data)
+        return await self.past(place, one, history, bare) if history.is_whole(ns, bare["channel_versions"]) else None
 
     async def listed(
         self, config: RunnableConfig | None, wanted: Mapping[str, Any], before_id: str | None, limit: int | None

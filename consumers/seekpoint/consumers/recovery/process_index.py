@@ -89,7 +89,8 @@ class ProcessIndex:
         async with self._lock:  # what is recovered has all that is read until it is kept
             missing = [key.decode() for key in keys if key not in self._states]
             recovered = await self._recovery.recover_many(missing, must_be_current=True) if missing else {}
-            found = [(key, self._states.pop(key, None) or recovered[key.decode()].state) for key in keys]
+            missing_states = {process_id.encode(): one.state for process_id, one in recovered.items()}
+            found = [(key, missing_states[key] if key in missing_states else self._states.pop(key)) for key in keys]
             self._states.update(found)
             width = sum(state.content_bytes for state in self._states.values()) if missing else 0
             while missing and (len(self._states) > _KEPT_MAX or width > _KEPT_BYTES_MAX):
