@@ -11,8 +11,7 @@ _ENDS = (
     "tokenprovider",
 )  # fmt: skip
 _WHOLE = frozenset({"auth", "basicauth", "tokens", "accesstokens", "authtokens", "refreshtokens", "serverurl"})
-"""Names that are no credential as the end of another one: ``max_tokens`` is a number. The ``server_url`` of a tool often
-has its key in the path."""
+"""Names that are no credential as the end of another one: ``max_tokens`` is a number. URLs of tools have keys."""
 
 
 def is_credential(name: str) -> bool:

@@ -100,6 +100,7 @@ def test_a_finding_names_a_node_with_a_stopped_heartbeat() -> None:
     after = HeartbeatSnapshot({"node-a": replace(ALIVE, beat=2), "node-b": STILL}, complete=True)
     found = checkup.nodes(before, after, 4.6, None)
     assert (found.health, found.found) == (JournalHealth.WARNING, "1 alive, 1 silent for 5 s: node-b")
+    assert "quota" in found.advice, "a node whose heartbeats Kafka throttles is no dead one"
     assert "without --quick" in found.advice  # what its heartbeat names may have been taken over
     census = checkup.Census()
     found = checkup.nodes(before, after, 4.6, census)

@@ -224,6 +224,7 @@ def nodes(before: HeartbeatSnapshot, after: HeartbeatSnapshot, watched_s: float,
         advice = "a dead node leaves its processes claimed: open them on another node"
         if census is None:
             advice = "check for processes it left claimed: seekpoint doctor without --quick"
+        advice += "; if its program runs, a quota of Kafka may delay it"
         return Diagnosis(subject="nodes", health=JournalHealth.WARNING, found=found, advice=advice)
     return Diagnosis(subject="nodes", health=JournalHealth.OK, found=found)
 
