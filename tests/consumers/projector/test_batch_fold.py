@@ -43,3 +43,15 @@ def test_a_change_has_the_time_of_its_newest_entry() -> None:
             expected = fold(expected, base.offset + at, one)
         newest = [one for at, one in enumerate(entries) if one not in entries[:at]][-1]
         assert (state.updated_us, state) == (newest.ts, expected)
+
+
+def test_an_entry_that_counts_for_nothing_moves_no_time_of_the_state() -> None:
+    """Not even one whose own time the state would keep."""
+    started = b.AgentStarted("agent", "", "", "1")
+    base = after(started)
+    assert started.IS_TIMED
+    repeated = own(base.seq, started)._replace(ts=base.updated_us + 99)
+    key, log = repeated.process_id.encode(), MemoryLog(partitions=1)
+    record = Record(0, base.offset + 1, 0, key, encode(repeated))
+    touched, _ = fold_batch([record], {key: base}, log, after_invocation=False)
+    assert touched[key].change(key).state == fold(base, base.offset + 1, repeated)

@@ -103,10 +103,13 @@ def advance_owner_entry(
         return Verdict.SKIPPED
     draft.offset = offset
     if body.IS_TIMED:
-        draft.updated_us = get_long(encoded_ts, 0)[0]
+        before_us, draft.updated_us = draft.updated_us, get_long(encoded_ts, 0)[0]
     if seq == draft.seq + 1 and draft.degraded is None and try_apply(draft, seq, body, limits) is None:
         return _APPLIED  # as nearly always, without the other rows of the admission table
-    return _admit_seq(draft, seq, body, limits)
+    verdict = _admit_seq(draft, seq, body, limits)
+    if body.IS_TIMED and verdict in UNCHANGED:
+        draft.updated_us = before_us
+    return verdict
 
 
 UNCHANGED = frozenset(
