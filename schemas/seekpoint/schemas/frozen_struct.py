@@ -6,11 +6,27 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
+
+BUILDING = threading.RLock()
+"""Held while msgspec builds what it decodes a type with: two threads that do it for one Struct at once crash."""
+_built: set[object] = set()
+
+
+def built(kind: T) -> T:
+    """Return ``kind`` once msgspec has built it, in one thread. Our types are built when their module is imported."""
+    if kind not in _built:
+        with BUILDING:
+            msgspec.json.Decoder(kind)
+        _built.add(kind)
+    return kind
 
 
 class _DataclassFields:

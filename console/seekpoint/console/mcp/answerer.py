@@ -20,6 +20,7 @@ from seekpoint.console.mcp.tool_declarations import Document, PagedList, Tool, T
 from seekpoint.console.render.command_errors import error_facts
 from seekpoint.console.render.json_numbers import with_json_numbers
 from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.frozen_struct import built
 
 if TYPE_CHECKING:
     from seekpoint.console.mcp.tool_declarations import Arguments
@@ -128,7 +129,7 @@ def _arguments(tool: Tool, given: Mapping[str, Any]) -> Arguments:
     """Return the checked arguments. An argument that is null counts as left out. Raises ``ToolFailed``."""
     kept = {name: value for name, value in given.items() if value is not None}
     try:
-        found = msgspec.convert(kept, tool.arguments)
+        found = msgspec.convert(kept, built(tool.arguments))
     except msgspec.ValidationError as exc:
         names = ", ".join(input_schema(tool.arguments)["properties"])
         raise ToolFailed("InvalidArgument", str(exc), f"{tool.name} takes {names}; see its input schema") from None

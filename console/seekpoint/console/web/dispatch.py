@@ -16,6 +16,7 @@ from starlette.routing import Route
 from seekpoint.console.web.auth.user_identity import Role
 from seekpoint.console.web.failures import ApiError, BadRequest, ErrorAnswer, failure_of
 from seekpoint.console.web.route_declarations import Operation, Visit, WebPage
+from seekpoint.schemas.frozen_struct import built
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -152,7 +153,7 @@ def _query(request: Request, kind: type[Any], *, is_form: bool = False) -> Any:
         else:
             given[name] = value
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return msgspec.convert(given, built(kind), strict=False)
     except (msgspec.ValidationError, ValueError) as exc:
         raise BadRequest(400, "BadQuery", f"the query is not valid: {exc}", "see /api/openapi.json") from exc
 
@@ -165,7 +166,7 @@ def _is_list(hint: Any) -> bool:
 
 def _decoded(body: bytes, kind: type[Any]) -> Any:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=built(kind))
     except (msgspec.DecodeError, ValueError) as exc:
         raise BadRequest(400, "BadBody", f"the body is not valid: {exc}", "see /api/openapi.json") from exc
 

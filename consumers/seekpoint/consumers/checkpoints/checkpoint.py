@@ -20,7 +20,7 @@ import orjson
 
 from seekpoint.schemas.bodies.entry import is_process_key
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
-from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.frozen_struct import FrozenStruct, built
 from seekpoint.schemas.log.log_ports import Landmark
 from seekpoint.schemas.state.process_state import FOLD_VERSION, State
 
@@ -280,7 +280,7 @@ class _Line(msgspec.Struct, gc=False):
     digest: str
 
 
-_LINE = msgspec.json.Decoder(_Line)
+_LINE = msgspec.json.Decoder(built(_Line))
 _FORMAT_ALONE = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -321,7 +321,7 @@ class _FinishedFlag(msgspec.Struct):
     ownership: _Ownership
 
 
-_FINISHED = msgspec.json.Decoder(_FinishedFlag)
+_FINISHED = msgspec.json.Decoder(built(_FinishedFlag))
 
 
 def _is_finished(state: bytes, digest: str) -> bool:

@@ -14,7 +14,7 @@ from msgspec import ValidationError, convert, field, to_builtins
 
 from seekpoint.consumers.heartbeats.host import HostProcess
 from seekpoint.schemas.errors import JournalMismatch
-from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.frozen_struct import FrozenStruct, built
 
 CLAIMS_A_PAGE = 1_000
 """About 34 kB of JSON, which is written again for one more claim."""
@@ -37,6 +37,9 @@ class WorkerStatus(FrozenStruct, frozen=True, kw_only=True):
     waiting: int = 0
     """How many processes wait for a moment or for mail."""
     draining: bool = False
+
+
+built(WorkerStatus)
 
 
 class Heartbeat(FrozenStruct, frozen=True):

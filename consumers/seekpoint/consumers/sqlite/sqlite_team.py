@@ -18,7 +18,7 @@ import msgspec
 from seekpoint.consumers.heartbeats.host import HostProcess, has_died, this_process
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.schemas.errors import JournalFull
-from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.frozen_struct import FrozenStruct, built
 
 if TYPE_CHECKING:
     from seekpoint.consumers.log_reading.group_members import GroupMember
@@ -135,7 +135,7 @@ def team_members(file: SqliteFile) -> list[GroupMember]:
 
 def _place(process: str) -> str:
     """Return the host and the number of a program, as far as it is known."""
-    found = msgspec.json.decode(process, type=HostProcess | None)
+    found = msgspec.json.decode(process, type=built(HostProcess | None))
     return "" if found is None else f"{found.host.partition(' ')[0]}, pid {found.pid}"
 
 
@@ -164,7 +164,7 @@ def shared_out(before: dict[int, str], members: Collection[str], partitions: int
 
 
 def _has_died(process: str) -> bool:
-    return has_died(msgspec.json.decode(process, type=HostProcess | None))
+    return has_died(msgspec.json.decode(process, type=built(HostProcess | None)))
 
 
 def _remove(connection: sqlite3.Connection, team: str, members: Iterable[str]) -> None:

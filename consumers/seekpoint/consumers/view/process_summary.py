@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 from seekpoint.schemas.bodies import Deleted
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
-from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.frozen_struct import FrozenStruct, built
 from seekpoint.schemas.state.calls import UNDO, Call
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
@@ -217,7 +217,7 @@ def waits_of(state: State) -> list[Wait]:
 
 # --- in the view ------------------------------------------------------------------------------------------------------
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Summary).decode
+_decode = msgspec.json.Decoder(built(Summary)).decode
 
 
 def summary_row(key: bytes, state: State) -> bytes:

@@ -16,6 +16,7 @@ import orjson
 
 from seekpoint.schemas.bodies.body import Body, Json
 from seekpoint.schemas.errors import UnserializableValue
+from seekpoint.schemas.frozen_struct import built
 from seekpoint.schemas.state.mask_shapes import CONTEXT, FACTS, PLAIN, case, embedded, json, optional_text, text
 from seekpoint.schemas.state.state_parts import InvocationState, MailItem
 from seekpoint.schemas.state.state_values import Count, StateValue, shape_of
@@ -176,6 +177,9 @@ def call_row(call: Call) -> list[Any]:
     while row[-1] is None:
         row.pop()
     return row
+
+
+built(Call)
 
 
 def call_of(row: Any) -> Call:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.folds import Folded
+from seekpoint.schemas.frozen_struct import built
 from seekpoint.schemas.state.budget_sums import Budget
 from seekpoint.schemas.state.call_table import Calls, CallsDraft
 from seekpoint.schemas.state.calls import STANDING, AgentRun, Call, Frame, Obligation, call_of, call_row, calls_width
@@ -159,6 +160,7 @@ CONVERSATION = FieldForm(
 # --- values of several fields ---------------------------------------------------------------------------------------
 def value_of(cls: type[StateValue], *, is_content: bool = True) -> FieldForm:
     """Return the form of a value of ``cls``. ``is_content``: its size counts."""
+    built(cls)
     return FieldForm(lambda found: convert(found, cls), None, shape_of(cls), size_of if is_content else None, texts_in)
 
 
@@ -173,6 +175,8 @@ def _degraded(found: Any) -> Degraded:
     return degraded
 
 
+for each in (MessageSaid, Obligation, Degraded, Folded, MailItem, Attachment):
+    built(each)
 INVOCATION, FRAME, AGENT = value_of(InvocationState), value_of(Frame), value_of(AgentRun)
 LINEAGE, FAILURE = value_of(Lineage, is_content=False), value_of(Failure, is_content=False)
 SUBMISSION, HOLD = value_of(Submission), value_of(HoldRequest, is_content=False)

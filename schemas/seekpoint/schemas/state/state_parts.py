@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.frozen_struct import built
 from seekpoint.schemas.state.mask_shapes import (
     FACTS,
     PLAIN,
@@ -80,6 +81,9 @@ class MailItem(StateValue, frozen=True):
     def payload(self) -> Any:
         """Return a fresh copy of the payload that was sent."""
         return load(self.payload_json)
+
+
+built(MailItem)
 
 
 def mail_item(found: Any) -> MailItem:

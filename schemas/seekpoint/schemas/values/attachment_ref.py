@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.frozen_struct import FrozenStruct, built
 
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
@@ -43,7 +43,7 @@ def _validated(value: Any) -> Ref:
     if isinstance(value, Ref):
         return value
     try:
-        return msgspec.convert(value, Ref, strict=True)
+        return msgspec.convert(value, built(Ref), strict=True)
     except msgspec.ValidationError as exc:
         raise ValueError(str(exc)) from exc
 

@@ -28,6 +28,7 @@ import msgspec
 
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import InvalidOption, InvalidValue, RecordedValueInvalid
+from seekpoint.schemas.frozen_struct import BUILDING
 from seekpoint.schemas.values.dates_and_decimals import WRITERS
 from seekpoint.schemas.values.exact_paths import exact_path
 from seekpoint.schemas.values.json_values import dump, load
@@ -165,7 +166,8 @@ def _by_msgspec(annotation: Any) -> Callable[[Any], Any]:
             raise
 
     try:
-        msgspec.convert(None, annotation, dec_hook=_pydantic_member)
+        with BUILDING:
+            msgspec.convert(None, annotation, dec_hook=_pydantic_member)
     except msgspec.ValidationError:
         pass
     except Exception as exc:  # TypeError for a type that msgspec has not, NameError for a member's annotation

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.frozen_struct import FrozenStruct, built
 
 __all__ = ["BrowserSession", "SessionSigner", "new_session"]
 
@@ -74,7 +74,7 @@ class SessionSigner:
         ):
             return None
         try:
-            return msgspec.json.decode(urlsafe_b64decode(signed), type=type_)
+            return msgspec.json.decode(urlsafe_b64decode(signed), type=built(type_))
         except msgspec.DecodeError:  # another version of the console signed it
             return None
 

@@ -18,7 +18,7 @@ from seekpoint.console.services.arguments.target import home
 from seekpoint.console.web.auth.user_identity import Role, UserIdentity
 from seekpoint.schemas.config.private_files import open_private, take_lock, write_private
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
-from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.frozen_struct import FrozenStruct, built
 
 _PREFIX = "spc_"
 _NAME_CHARS_MAX = 80
@@ -126,7 +126,7 @@ class TokenFile:
                 status = os.fstat(file.fileno())
                 stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
                 if self._read is None or self._read[0] != stamp:
-                    self._read = stamp, msgspec.json.decode(file.read(), type=_Content)
+                    self._read = stamp, msgspec.json.decode(file.read(), type=built(_Content))
         except FileNotFoundError as exc:
             raise InvalidSetting(
                 "there is no file of tokens", setting=str(self.path),
