@@ -60,7 +60,8 @@ async def test_a_parent_waits_for_its_child_that_is_suspended() -> None:
 
     @agent("parent")
     async def parent(process: Process, _: Any) -> str:
-        return await process.spawn(asker, "p.1").result()
+        child = process.spawn(asker, "p.1")
+        return str(await child.result())
 
     async with Node.in_memory(log) as node, Client.in_memory(log) as client:
         run = asyncio.create_task(node.run(parent, "p", None))

@@ -311,9 +311,9 @@ class Opener:
         if looks in (Looks.DEAD, Looks.FREE):
             return None
         if looks is Looks.ALIVE:
-            what, hint = "the process's owner looks alive", None
+            what, hint = "the process's owner looks alive", OwnerAlive.hint
         elif looks is Looks.BLOCKED:
-            what, hint = "the process's owner looks alive, though code blocks its event loop", None
+            what, hint = "the process's owner looks alive, though code blocks its event loop", OwnerAlive.hint
         else:
             what, wait_s = "the process's owner was not watched long enough", wait_for_death_s(self._runtime.settings)
             hint = f"open it with wait_s={wait_s:g}: so long it takes to know; or: seekpoint recover PROCESS_ID --claim"
@@ -375,5 +375,5 @@ def _lost(process_id: str, state: State) -> Exception:
         return _degraded(process_id, state)
     return ClaimLost(
         "another claim came first", process_id=process_id, epoch=state.epoch, node=state.owner_node,
-        hint=None if state.owner is not None else "its owner has released the process again: open it again",
+        hint="its owner has released the process again: open it again" if state.owner is None else ClaimLost.hint,
     )  # fmt: skip

@@ -194,8 +194,9 @@ class Process(
                           hint="return, or raise")  # fmt: skip
         if self.is_open:
             await durable.flush()
-        seen = next((one for one in reversed(durable.written.mailbox) if one in durable.mail_seen), None)
-        await durable.end(b.Released(None if reason is None else durable.settings.scrub(reason), seen))
+        seen = [one for one in durable.written.mailbox if one in durable.mail_seen]
+        why = None if reason is None else durable.settings.scrub(reason)
+        await durable.end(b.Released(why, seen[-1] if seen else None))
 
     async def finish(self, result: Any = None) -> None:
         """End the process for ever with ``result``; only a gravestone stays. Returns once that is confirmed."""

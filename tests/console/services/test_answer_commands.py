@@ -89,9 +89,9 @@ async def test_a_node_raises_where_a_mailbox_does_not_take_a_signal() -> None:
             await process.receive("go")
             assert await node.is_delivered("p", sent)
             await asyncio.gather(*(node.signal("p", "more") for _ in range(MAILBOX_ITEMS_MAX)))
-            for tell in (node.signal, node.approve):
+            for told in (node.signal("p", "late"), node.approve("p", "late", in_advance=True)):
                 with pytest.raises(Refused, match="mailbox is full"):
-                    await tell("p", "late", **({"in_advance": True} if tell == node.approve else {}))
+                    await told
             await node.cancel("p")
             await process.finish()
         for told in (node.signal("p", "late"), node.cancel("p"), node.verdict("p", "pay:1", "failed")):

@@ -83,7 +83,7 @@ async def _wait(process: Process, stage: str) -> None:
     elif stage == "failed":
         await process.step("fails", _refuses)
     elif stage == "budget":
-        await process.set_budget(tool_calls=0)
+        await process.set_budget({"tool_calls": 0}, on_exceed="pause")
         await process.tool("look", _nothing)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.schemas.bodies import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.log.log_ports import LogReader
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["ControlCalls", "ControlPort"]
 
@@ -86,13 +88,14 @@ class ControlCalls:
         sent_id, port = entry_id or new_id(), self._port
         offset = await port.externals.append(process_id, body, actor, sent_id)
         try:
-            state = (await port.recover(process_id, missing_ok=True)).state
-            if state.finished:  # perhaps since then: its mailbox is gone, so the state of that moment tells
+            recover = partial(port.recover, process_id, missing_ok=True)
+            state = await port.externals.state_after(process_id, offset, recover)
+            if state.offset >= offset and not _has(state, sent_id):  # it may have gone since: that moment tells
                 state = (await port.recover(process_id, missing_ok=True, at_offset=offset)).state
         except SeekpointError as exc:
             logger.info("%s: nobody can tell whether its mailbox took what was sent: %s", process_id, exc)
             return sent_id
-        if state.offset < offset or sent_id in state.remembered or sent_id in state.mailbox:
+        if state.offset < offset or _has(state, sent_id):
             return sent_id  # or an open transaction of somebody else hides it still
         if state.finished:
             raise ProcessFinished("the process is finished: nothing reaches it any more", process_id=process_id)
@@ -258,6 +261,10 @@ class ControlCalls:
 
     def _scrubbed(self, reason: str | None) -> str | None:
         return None if reason is None else self._port.settings.scrub(reason)
+
+
+def _has(state: State, entry_id: bytes) -> bool:
+    return entry_id in state.remembered or entry_id in state.mailbox
 
 
 def _verdict(is_approved: bool, reason: str | None, payload: Any) -> dict[str, Any]:

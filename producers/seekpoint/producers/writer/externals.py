@@ -20,13 +20,25 @@ from seekpoint.schemas.values.process_ids import named_process_key
 from seekpoint.schemas.wire.codec import encode_within, is_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from seekpoint.consumers.recovery.recovery_report import Recovered
     from seekpoint.producers.tracing.tracer import Tracer
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["Externals"]
 
 logger = logging.getLogger("seekpoint.producers")
 
 _ATTEMPTS = 3
+
+
+class _Look:
+    """The recovery of one process that several senders wait for."""
+
+    def __init__(self) -> None:
+        self.lock, self.senders = asyncio.Lock(), 0
+        self.state: State | None = None
 
 
 class Externals:
@@ -37,6 +49,7 @@ class Externals:
         self._executor = executor
         self._outbox = outbox
         self._tracer = tracer
+        self._looks: dict[str, _Look] = {}
 
     async def send(
         self, process_id: str, body: b.Body, actor: str | None = None, entry_id: bytes | None = None
@@ -67,6 +80,20 @@ class Externals:
             offset = await self._append(partition, key, value, entry_id)
             span.at(partition, offset)
             return offset
+
+    async def state_after(self, process_id: str, offset: int, recover: Callable[[], Awaitable[Recovered]]) -> State:
+        """Return the process's state as of ``offset`` or later. Those who send at the same time share recoveries."""
+        look = self._looks.setdefault(process_id, _Look())
+        look.senders += 1
+        try:
+            async with look.lock:
+                if look.state is None or look.state.offset < offset:
+                    look.state = (await recover()).state
+                return look.state
+        finally:
+            look.senders -= 1
+            if not look.senders:
+                del self._looks[process_id]
 
     async def _append(self, partition: int, key: bytes, value: bytes, entry_id: bytes) -> int:
         try:
