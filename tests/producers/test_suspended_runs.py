@@ -10,6 +10,7 @@ import pytest
 from folding import refold
 from seekpoint.consumers.view.process_summary import summary_of
 from seekpoint.producers import Client, Node, Process, Worker, agent, agent_run
+from seekpoint.producers.worker import agent_worker
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import Cancelled, EffectUnknown, ProcessSuspended
@@ -116,8 +117,9 @@ async def test_what_is_over_waits_for_nothing() -> None:
         assert (await client.status("p")).waits_for == ()
 
 
-async def test_a_process_that_watches_a_shared_value_is_not_parked() -> None:
+async def test_a_process_that_watches_a_shared_value_is_not_parked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The value's entries are those of another process, which wakes nobody else. A drain does release it."""
+    monkeypatch.setattr(agent_worker, "_LOOK_S", 0.05)
     log = MemoryLog()
 
     @agent("watcher")
@@ -129,13 +131,13 @@ async def test_a_process_that_watches_a_shared_value_is_not_parked() -> None:
             first, second = await client.submit(watcher, "p"), await client.submit(watcher, "q")
             await until_awaits(log, "p", "shared value price")
             await until_awaits(log, "q", "shared value price")
-            await asyncio.sleep(0.3)  # many times the grace
+            await asyncio.sleep(0.6)  # many times the grace
             assert refold(log, "p").owner is not None
             began_s = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - began_s < 5.0, "the drain waited for it"
         assert refold(log, "p").lifecycle == "running"
         async with Worker.in_memory([watcher], log, grace_s=0.02):
             await until_awaits(log, "p", "shared value price")
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.6)
             await node.shared("price").set(7)
             assert (await first.result(20), await second.result(20)) == (7, 7)

@@ -193,9 +193,11 @@ async def test_a_request_that_changes_nothing_is_not_late(log: MemoryLog, call: 
         await client.suspend("a-1")
         await until(lambda: waiting(worker) == 0)
         await client.resume("a-1")
-        if call == "redrive":
-            await client.redrive("a-1")
         await until(lambda: waiting(worker) == 1)
+        if call == "redrive":
+            runs = worker.resumed
+            await client.redrive("a-1")
+            await until(lambda: worker.resumed > runs and waiting(worker) == 1)
         sweep = sweep_of(client, log)
         await sweep.look()
         assert sweep.found == {}
