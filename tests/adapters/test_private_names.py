@@ -54,14 +54,14 @@ OWN = "self", "cls"
 
 def names_in(path: Path) -> set[str]:
     """Return the private names that a module takes from something that is not its own object."""
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id in OWN):
             found.add(node.attr)
         elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("seekpoint"):
             found |= {*(node.module or "").split("."), *(name.name for name in node.names)}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("attr"):
-            found |= {one.value for one in node.args[1:2] if isinstance(one, ast.Constant)}
+            found |= {str(one.value) for one in node.args[1:2] if isinstance(one, ast.Constant)}
     return {str(name) for name in found if str(name).startswith("_") and not str(name).startswith("__")} - TUPLES
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
 from idle_tailers import until
-from seekpoint.producers import Effect, Node, Retry, agent
+from seekpoint.producers import Effect, Node, Process, Retry, agent
 from seekpoint.producers.durable.steps import body_threads
 from seekpoint.producers.durable.steps.body_threads import BODY_THREADS_MAX, BodyThreads
 from seekpoint.producers.health.node_health import NodeHealth
@@ -31,12 +33,12 @@ async def test_hung_functions_are_replaced_and_named(gate: threading.Event, capl
         gate.wait()
 
     @agent("hangs")
-    async def hangs(process, _given):
+    async def hangs(process: Process, _given: object) -> None:
         with pytest.raises(TimeoutError):
             await process.step("hang", hang, timeout=0.01, retry=ONCE)
 
     @agent("pays")
-    async def pays(process, _given):
+    async def pays(process: Process, _given: object) -> Any:
         paid = await process.effect("pay", lambda: "paid", semantics=Effect.AT_MOST_ONCE, timeout=30)
         return paid, await process.step("quick", str, 1, timeout=30, retry=ONCE)
 
@@ -55,7 +57,7 @@ async def test_a_time_out_counts_no_wait_for_a_thread(gate: threading.Event) -> 
         gate.wait()
 
     @agent("holds")
-    async def holds(process, _given):
+    async def holds(process: Process, _given: object) -> None:
         await process.step("hold", hold)
 
     calls: list[str] = []
@@ -64,7 +66,7 @@ async def test_a_time_out_counts_no_wait_for_a_thread(gate: threading.Event) -> 
         calls.append("pay")
 
     @agent("pays")
-    async def pays(process, _given):
+    async def pays(process: Process, _given: object) -> Any:
         return await process.effect("pay", pay, semantics=Effect.AT_MOST_ONCE, timeout=0.2)
 
     async with Node.in_memory() as node:
@@ -87,6 +89,10 @@ async def _call(threads: BodyThreads, gate: threading.Event) -> bool:
     return bool(await run(gate.wait))
 
 
+def _has_begun(threads: BodyThreads, before: int) -> bool:
+    return not threads.waiting and len(threads._threads._threads) > before
+
+
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[BodyThreads]:
     """Return threads for two calls at once, of which one more may be late."""
@@ -100,7 +106,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[BodyThreads]:
 async def test_late_calls_are_bounded_and_give_their_threads_back(few: BodyThreads, gate: threading.Event) -> None:
     for late in range(3):
         left = asyncio.create_task(_call(few, gate))
-        await until(lambda before=late: not few.waiting and len(few._threads._threads) > before, "the threads")
+        await until(partial(_has_begun, few, late), "the threads")
         left.cancel()
         await asyncio.gather(left, return_exceptions=True)
         assert few.late == late + 1

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 
 import httpx
@@ -29,7 +29,7 @@ async def _app(scope: Scope, receive: Receive, send: Send) -> None:
         return
     body = await Request(scope, receive).body()
 
-    async def slowly() -> object:  # an answer that takes longer than a request may
+    async def slowly() -> AsyncIterator[bytes]:  # an answer that takes longer than a request may
         for _ in range(6):
             await asyncio.sleep(0.1)
             yield b"."

@@ -90,7 +90,7 @@ def lose(made: StoredJournal, *, is_hidden: bool, is_trimmed: bool = False) -> N
 def lost(kept: str, *, is_hidden: bool, is_trimmed: bool = False) -> StoredJournal:
     made = stored()
     if kept != "stored":
-        KEPT[kept](made)  # type: ignore[call-arg,arg-type]
+        KEPT[kept](made)  # type: ignore[call-arg]
     lose(made, is_hidden=is_hidden, is_trimmed=is_trimmed)
     return made
 

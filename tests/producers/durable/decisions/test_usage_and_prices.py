@@ -24,10 +24,8 @@ CHAT = {
         "completion_tokens_details": {"reasoning_tokens": 5},
     },
 }
-ANTHROPIC = {
-    "model": "claude-x",
-    "usage": {"input_tokens": 40, "output_tokens": 20, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 7},
-}
+TOKENS = {"input_tokens": 40, "output_tokens": 20, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 7}
+ANTHROPIC = {"model": "claude-x", "usage": TOKENS}
 
 
 def test_cached_tokens_of_a_chat_completion_are_part_of_the_prompt() -> None:
@@ -50,7 +48,7 @@ def test_an_anthropic_message_tells_caches_beside_the_input() -> None:
     ("answer", "expected"),
     [
         (
-            {"usage": {**ANTHROPIC["usage"], "cache_creation": {
+            {"usage": {**TOKENS, "cache_creation": {
                 "ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 4}}},
             Usage(40, 20, 60, 7, None, 4),
         ),

@@ -16,9 +16,12 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.responses import Response
 
     from seekpoint.console.services.arguments.target import CommandTarget
+    from seekpoint.schemas.state.calls import Call
 
 __all__ = ["OPERATIONS", "PAGES"]
 
@@ -75,7 +78,7 @@ def _effect(target: CommandTarget, query: KeyQuery) -> EffectAnswer:
     )
 
     state = target.recoverer.recover(query.id).state
-    calls = state.calls
+    calls: Mapping[str, Call] = state.calls
     if query.key not in calls and (state.finished or state.turn):
         calls = effects_from_journal(target, query.id)
     facts = effect_facts(query.id, query.key, an_effect(query.id, query.key, calls), state)
