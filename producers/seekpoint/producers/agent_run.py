@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["RECORDED", "Recorded", "mark_cut_off", "refuse_mismatch", "run_agent", "run_opened"]
-
 
 class Recorded(StrEnum):
     """The type of ``RECORDED``."""

@@ -51,8 +51,6 @@ from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.wire.codec import encode_within
 
-__all__ = ["OpenRequest", "Opener", "Opening", "end_restored_wait", "wait_for_death_s"]
-
 _LOOK_AGAIN_S = 0.25
 
 

@@ -33,8 +33,6 @@ from seekpoint.schemas.log.submissions import SubmissionRecord
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.clock import now_us
 
-__all__ = ["Sweep", "overdue"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _PAGE = 500

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.call_records import Attempt, CallRecord
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["call_line", "call_tree", "changed_calls", "state_line"]
-
 _STYLES = {"failed": "bold red", "stuck": "bold red", "unknown": "bold red", "succeeded": "green", "retry": "yellow"}
 _TEXT_MAX = 80
 

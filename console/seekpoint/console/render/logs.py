@@ -7,8 +7,6 @@ import logging
 from seekpoint.console.render.command_errors import is_debug
 from seekpoint.console.render.output import clean, say, warn
 
-__all__ = ["show_logs"]
-
 
 def show_logs(*names: str) -> None:
     """Show the warnings of these loggers, by default of the library. Calling it again changes nothing."""

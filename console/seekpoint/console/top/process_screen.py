@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.data.board import ProcessRow
     from seekpoint.producers.durable.replay.call_records import CallRecord
 
-__all__ = ["ProcessScreen"]
-
 _CALLS_MAX = 500
 
 

@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     from seekpoint.console.services.facts.pipeline_facts import PartitionFacts, PipelineFacts
     from seekpoint.console.web.data.board import AgentCount, ListSource, ProcessRow
 
-__all__ = [
-    "PARTITION_COLUMNS",
-    "PROCESS_COLUMNS",
-    "SERVICE_COLUMNS",
-    "STYLES",
-    "counts_line",
-    "partition_rows",
-    "process_row",
-    "service_rows",
-    "short_text",
-    "source_line",
-]  # fmt: skip
-
 PROCESS_COLUMNS = (
     "process",
     "status",

@@ -19,8 +19,6 @@ from seekpoint.schemas.values.json_values import load
 from seekpoint.schemas.wire.avro_primitives import get_long
 from seekpoint.schemas.wire.codec import Codec
 
-__all__ = ["Poison", "Touched", "fold_batch"]
-
 _APPLIED, _SKIPPED = Verdict.APPLIED, Verdict.SKIPPED  # to name an enum's member costs a tenth of a microsecond
 Poison = list[tuple[Record, UndecodableRecord]]
 

@@ -21,8 +21,6 @@ from seekpoint.schemas.state.calls import UNDO, Call
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Summary", "Wait", "is_open_process", "summary_in", "summary_of", "summary_row", "waits_of"]
-
 _ERROR_CHARS_MAX = 200
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["DurableCalls", "DurableProcess"]
-
 T = TypeVar("T")
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from seekpoint.producers import Worker
     from seekpoint.producers.worker.worker_progress import WorkerProgress
 
-__all__ = ["WorkerHealth", "worker_families"]
-
 
 class WorkerHealth(PartsHealth):
     """The health of a worker: healthy while its event loop, its inbox and its tails make progress.

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["ControlCalls", "ControlPort"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.memory_log import MemoryLog
     from seekpoint.schemas.log.submissions import SubmissionRecord
 
-__all__ = ["Worker"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _GRACE_MIN_S = 0.01

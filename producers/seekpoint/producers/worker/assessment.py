@@ -15,8 +15,6 @@ from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Assessment", "Next", "assess", "next_of"]
-
 
 class Next(Enum):
     """What a worker does about a process."""

@@ -34,8 +34,6 @@ from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Responsibility"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _AGAIN_S = 1.0

@@ -11,8 +11,6 @@ from typing import TypeAlias
 from seekpoint.producers.durable.steps.rates import Rate
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["ReadyRun", "RunQueue"]
-
 
 class ReadyRun(FrozenStruct, frozen=True):
     """A process that is to be run."""

@@ -24,8 +24,6 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.log.submissions import SubmissionRecord, decode_submission, submitted_entry
 from seekpoint.schemas.wire.codec import encode_within
 
-__all__ = ["SubmissionIntake"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 T = TypeVar("T")

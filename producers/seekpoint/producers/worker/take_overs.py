@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["TakeOvers"]
-
 _WAIT_S, _WAIT_MAX_S = 1.0, 60.0
 """The wait after the second death. After the first one a run goes on at once: mostly it is not what ended the owner."""
 

@@ -8,8 +8,6 @@ from hashlib import blake2b
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.schemas.errors import InvalidSetting
 
-__all__ = ["agents_by_name", "group_of"]
-
 
 def agents_by_name(agents: Iterable[Agent]) -> dict[str, Agent]:
     """Return the agents by name. Raises ``InvalidSetting`` if there is none, or two have one name."""

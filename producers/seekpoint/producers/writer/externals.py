@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.tracing.tracer import Tracer
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Externals"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _ATTEMPTS = 3

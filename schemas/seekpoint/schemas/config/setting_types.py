@@ -11,8 +11,6 @@ from seekpoint.schemas.config.secrets import MASK, mask_url
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["SETTING_TYPES", "SettingType", "parse_switch"]
-
 
 def _show(value: object) -> str:
     return repr(mask_url(value) if isinstance(value, str) else value)

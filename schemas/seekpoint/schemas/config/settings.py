@@ -24,8 +24,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["TOPICS", "Settings", "local_settings"]
-
 _SQLITE = "sqlite:///"
 TOPICS = ("journal", "checkpoints", "schemas", "nodes", "deadletters", "inbox", "recover", "recovered")
 """The topics of a journal. The name of each is ``NAME.`` and one of these."""

@@ -20,12 +20,6 @@ from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_json import LAST_CALL_CHARS_MAX
 from seekpoint.schemas.state.state_values import size_of
 
-__all__ = [
-    "HASHED_KEY_PREFIX", "begin_call", "begin_wait", "charge_end", "close_call", "end_attempt", "hashed_key", "illegal",
-    "key_of_step", "put_call", "take_mail", "whole_attempt",
-]  # fmt: skip
-
-
 HASHED_KEY_PREFIX = "seekpoint-sha256:"
 """The beginning of an idempotency key that is the hash of a call's identity, since that is no short ASCII text."""
 

@@ -36,8 +36,6 @@ from seekpoint.schemas.state.process_state import Draft, frame_of
 from seekpoint.schemas.state.state_values import encoded, size_of, text_width
 from seekpoint.schemas.values.decimal_arithmetic import EXACT
 
-__all__ = ["CALL_RULES", "record_write"]
-
 
 # --- steps, decisions, samples ----------------------------------------------------------------------------------------
 def _start_step(draft: Draft, body: b.StepStarted, limits: Limits) -> Misfit:

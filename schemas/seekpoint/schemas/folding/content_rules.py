@@ -25,17 +25,6 @@ from seekpoint.schemas.state.state_values import member_width, size_of, text_wid
 from seekpoint.schemas.values.json_values import check, dump, load
 from seekpoint.schemas.values.merge_patch import merge_patch
 
-__all__ = [
-    "CONTENT_RULES",
-    "EFFECT_POLICIES",
-    "REWIND_MODES",
-    "Misfit",
-    "Rule",
-    "check_texts",
-    "deleted_keys",
-    "too_big",
-]
-
 Misfit: TypeAlias = tuple[str, str] | None
 Rule: TypeAlias = Callable[[Draft, Any, Limits], Misfit]
 """Applies a body to a draft and returns None, or returns why the body does not fit and leaves the draft unchanged."""

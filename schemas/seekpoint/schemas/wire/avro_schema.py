@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
-
 SCHEMA_FINGERPRINT = bytes.fromhex("49128223426e0fed")
 """The CRC-64-AVRO of the current schema's parsing canonical form, little-endian. A test compares it with fastavro's."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 from seekpoint.console.services.arguments.options import ActorName, AsJson, ProcessId, Reason
 from seekpoint.console.services.calls.answer_commands import unfinished_state
 
-__all__ = ["cancel"]
-
 
 def cancel(
     target: CommandTarget,

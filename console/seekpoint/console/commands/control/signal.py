@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 from seekpoint.console.services.arguments.options import AsJson, InAdvance, ProcessId
 from seekpoint.console.services.calls.answer_commands import find_question, report_answer
 
-__all__ = ["signal"]
-
 
 def signal(
     target: CommandTarget,

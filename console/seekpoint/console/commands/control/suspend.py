@@ -8,8 +8,6 @@ from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.answer_commands import unfinished_state
 from seekpoint.console.services.calls.send_and_confirm import user_name, with_node
 
-__all__ = ["suspend"]
-
 
 def suspend(
     target: CommandTarget, process_id: ProcessId, reason: Reason = None, by: ActorName = None, json: AsJson = False

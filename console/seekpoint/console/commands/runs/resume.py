@@ -9,8 +9,6 @@ from seekpoint.console.services.calls.answer_commands import unfinished_state
 from seekpoint.console.services.calls.control_checks import refuse_running
 from seekpoint.console.services.calls.send_and_confirm import user_name, with_node
 
-__all__ = ["resume"]
-
 
 def resume(
     target: CommandTarget, process_id: ProcessId, reason: Reason = None, by: ActorName = None, json: AsJson = False

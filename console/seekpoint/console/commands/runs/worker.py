@@ -10,8 +10,6 @@ from seekpoint.console.services.arguments.options import AsJson, HealthHost, Hea
 from seekpoint.console.services.arguments.price_file import prices_in
 from seekpoint.console.services.arguments.target import CommandTarget
 
-__all__ = ["worker"]
-
 
 def worker(
     target: CommandTarget,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from seekpoint.producers import Node
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["answer_command", "find_question", "report_answer", "unfinished_state"]
-
 
 def answer_command(help_text: str, *, is_approved: bool) -> Callable[..., None]:
     """Return the body of ``seekpoint approve`` or ``seekpoint deny``."""

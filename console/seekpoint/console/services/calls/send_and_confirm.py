@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from seekpoint.producers import Node
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["parse_json", "user_name", "with_node"]
-
 _T = TypeVar("_T")
 
 

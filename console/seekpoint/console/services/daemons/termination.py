@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 
 from seekpoint.producers.durable.failures.program_exits import is_stop
 
-__all__ = ["exit_now", "on_stop", "run_past_exits"]
-
 
 def on_stop(stop: Callable[[], object]) -> None:
     """Call ``stop`` in the running loop at each SIGTERM and SIGINT.

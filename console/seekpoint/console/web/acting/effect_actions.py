@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.acting.plans import Planned
     from seekpoint.console.web.route_declarations import Visit
 
-__all__ = ["ACTIONS", "SettleActionRequest"]
-
 
 class SettleActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The outcome of an effect in doubt, as a person found it out."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from seekpoint.console.web.route_declarations import Visit
     from seekpoint.producers.durable.waits.gate_answers import OpenGate
 
-__all__ = ["ACTIONS", "GateActionRequest", "gate_facts"]
-
 
 class GateActionRequest(ActionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An answer to an open gate."""

@@ -13,8 +13,6 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.values.decimal_arithmetic import plain_text
 
-__all__ = ["Used", "check_used", "used_by"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 Used: TypeAlias = Usage | Mapping[str, Any] | Callable[[Any], Usage | Mapping[str, Any] | None] | None

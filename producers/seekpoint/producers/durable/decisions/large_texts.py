@@ -14,8 +14,6 @@ import msgspec
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.values.attachment_ref import DEFAULT_MEDIA_TYPE, Ref
 
-__all__ = ["is_too_large", "with_references"]
-
 _SHARE = 16
 """An entry keeps this part of its bytes free for all that is beside the request; a text of this size is large."""
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["deaths_max", "refuse_deaths"]
-
 
 def deaths_max(agent: Agent, settings: Settings) -> int:
     """Return after how many deaths of its owners without progress a run of ``agent`` is parked."""

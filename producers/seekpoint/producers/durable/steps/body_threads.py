@@ -17,8 +17,6 @@ from typing import Any, TypeAlias
 
 from seekpoint.consumers.recovery.threads import Threads
 
-__all__ = ["BODY_THREADS_MAX", "LATE_MAX", "BodyThreads", "RunInThread"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 BODY_THREADS_MAX = 32

@@ -34,21 +34,6 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.call_signatures import StepCall
     from seekpoint.schemas.values.value_types import ValueType
 
-__all__ = [
-    "Attempts",
-    "StepCalls",
-    "Work",
-    "answered",
-    "as_step_call",
-    "counted_step",
-    "default_retry",
-    "failed",
-    "failure_of",
-    "journaled",
-    "own_step",
-    "rebuilt",
-]
-
 _KEY_PARAMETER = "idempotency_key"
 _HINT_UNRECORDED = (
     "every later run raises this again and does not repeat the call, retry_failed repeats it: let it return less, or "

@@ -30,8 +30,6 @@ from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.agent import Agent
-__all__ = ["Child"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 _DAY_US = 86_400_000_000

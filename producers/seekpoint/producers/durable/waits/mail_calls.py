@@ -28,8 +28,6 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.state_parts import MailItem, mail_item
 from seekpoint.schemas.values.json_values import dump
 
-__all__ = ["ReceiveCalls"]
-
 logger = logging.getLogger("seekpoint.producers")
 
 T = TypeVar("T")

@@ -19,8 +19,6 @@ from seekpoint.schemas.errors import Retryable
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import MailItem
 
-__all__ = ["Waiting"]
-
 T = TypeVar("T")
 
 _RETRY_S = 1.0
