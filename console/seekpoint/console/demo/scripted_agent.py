@@ -82,6 +82,7 @@ def support_agent(
                 if line.by_model:
                     answers += 1
                     notes.acknowledged(await process.update("answers", answers), "context_updated")
+            await process.confirm()  # Kafka acknowledges also what a fenced owner sends
             how = "finished"
         except HandleLost:
             how = "fenced"
