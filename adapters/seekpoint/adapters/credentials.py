@@ -10,15 +10,15 @@ _ENDS = (
     "credentials", "headers", "password", "privatekey", "secret", "secretkey", "subscriptionkey", "token",
     "tokenprovider",
 )  # fmt: skip
-_WHOLE = frozenset({"auth", "basicauth", "tokens", "accesstokens", "authtokens", "refreshtokens", "serverurl"})
-"""Names that are no credential as the end of another one: ``max_tokens`` is a number. URLs of tools have keys."""
+_WHOLE = frozenset({"auth", "basicauth", "tokens", "accesstokens", "authtokens", "refreshtokens"})
+"""Names that are no credential as the end of another one: ``max_tokens`` is a number."""
 
 
 def is_credential(name: str) -> bool:
     """Return whether an option of this name holds a credential. HTTP headers count as such, whatever they are called.
 
-    >>> [is_credential(name) for name in ("secret_key", "Set-Cookie", "auth", "server_url", "max_tokens", "image_url")]
-    [True, True, True, True, False, False]
+    >>> [is_credential(name) for name in ("secret_key", "Set-Cookie", "auth", "max_tokens", "prompt_cache_key")]
+    [True, True, True, False, False]
     """
     plain = name.lower().replace("_", "").replace("-", "")
     return plain.endswith(_ENDS) or plain in _WHOLE

@@ -110,11 +110,8 @@ def test_a_request_is_recorded_without_credentials() -> None:
 def test_tools_of_the_provider_are_recorded_without_credentials() -> None:
     """They are sent, to another model too; a parameter of a function may have any name."""
     function = {"type": "function", "name": "login", "parameters": {"properties": {"password": {"type": "string"}}}}
-    mcp = {"type": "mcp", "server_label": "shop"}
-    tools = [
-        function,
-        {**mcp, "server_url": "https://mcp.example/s3cret", "authorization": "s3cret", "headers": {"Cookie": "s3cret"}},
-    ]
+    mcp = {"type": "mcp", "server_url": "https://mcp.example"}
+    tools = [function, {**mcp, "authorization": "s3cret", "headers": {"Cookie": "s3cret"}}]
     servers = [{"name": "shop", "authorization_token": "s3cret"}]
     body = {"model": "m", "input": "x", "tools": tools, "mcp_servers": servers}
     url, headers = "https://api.openai.com/v1/responses", {"content-type": "application/json"}

@@ -237,6 +237,12 @@ def test_a_finding_names_the_release() -> None:
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.release)
+def test_a_history_folds_to_the_state_that_its_checkpoint_is_read_as(golden: Golden) -> None:
+    """A process has one state, whether it is read from a checkpoint of an older fold or from the log."""
+    assert compatibility._folded(golden).hash == State.from_bytes(golden.state.encode()).hash
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.release)
 def test_a_golden_state_can_be_folded_further(golden: Golden) -> None:
     """A state of an older release can be continued, not only read."""
     state = State.from_bytes(golden.state.encode())

@@ -7,7 +7,6 @@ not fit. Each rule returns None, or the reason why the body does not fit; then t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 
 import orjson
 from msgspec.structs import replace
@@ -34,7 +33,6 @@ from seekpoint.schemas.state.calls import AgentRun, Call, call_width, may_be_red
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, frame_of
 from seekpoint.schemas.state.state_values import encoded, size_of, text_width
-from seekpoint.schemas.values.decimal_arithmetic import EXACT
 
 
 # --- steps, decisions, samples ----------------------------------------------------------------------------------------
@@ -149,18 +147,14 @@ def _spawn(draft: Draft, body: b.ChildSpawned, limits: Limits) -> Misfit:
     return begin_wait(draft, body, limits, "child", facts)
 
 
-_ZERO = Decimal(0)
-
-
 def _end_child(draft: Draft, body: b.ChildEnded, limits: Limits) -> Misfit:
     if body.outcome not in ("succeeded", "failed"):
         return illegal(f"no child ends {body.outcome[:40]}")
     call, budget = draft.calls.get(body.key), draft.budget
     facts = {} if call is None or call.kind != "child" else call.facts
     try:
-        spent, before = amounts_in(body.spent), amounts_in(facts.get("charged"))
-        more = {name: EXACT.subtract(amount, min(amount, before.get(name, _ZERO))) for name, amount in spent.items()}
-        budget = budget and budget.charge_child(body.key, more, draft.updated_us)
+        spent, charged = amounts_in(body.spent), amounts_in(facts.get("charged"))
+        budget = budget and budget.charge_child(body.key, spent, charged, draft.updated_us)
     except AMOUNT_ERRORS:
         return illegal("what a child used are amounts by dimension")
     # A child that is tried again has spent all the same what an earlier end of it charged.

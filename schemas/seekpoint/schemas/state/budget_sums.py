@@ -73,10 +73,13 @@ class Budget(FrozenStruct, frozen=True):
             return charged
         return replace(charged, reserved={one: rest for one, rest in self.reserved.items() if one != key})
 
-    def charge_child(self, key: str, amounts: Amounts, at_us: int) -> Budget:
-        """Charge what the child of the call ``key`` used, and free what was kept for it."""
-        charged = self.charge(key, amounts, at_us)
-        return replace(charged, spent=self.spent, by_children=_sum(self.by_children, amounts))
+    def charge_child(self, key: str, amounts: Amounts, before: Amounts, at_us: int) -> Budget:
+        """Charge what the child of the call ``key`` used since ``before`` was charged; free what was kept for it."""
+        since = {name: EXACT.subtract(one, min(one, before.get(name, _ZERO))) for name, one in amounts.items()}
+        if not since:
+            return self.reserve(key, {})  # format 1 says nothing of a child: then no day begins either
+        charged = self.charge(key, since, at_us)
+        return replace(charged, spent=self.spent, by_children=_sum(self.by_children, since))
 
     @property
     def used(self) -> Amounts:

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from seekpoint.producers.durable.decisions.large_texts import is_too_large, with_references
+from seekpoint.producers.durable.decisions.large_texts import (
+    has_tool_urls,
+    is_too_large,
+    with_references,
+    without_tool_urls,
+)
 from seekpoint.producers.durable.decisions.prompts import Prompts, requests_in
 from seekpoint.producers.durable.decisions.usage import Usage, model_in, summary_in, usage_in
 from seekpoint.producers.durable.durable_process import DurableProcess
@@ -49,9 +54,12 @@ class DecisionAttempts(Attempts):
     async def through(self) -> Any:
         """Return the response once its entry is acknowledged. Large texts of the request are attached before."""
         process, text = self.process, self.work.arguments_json
-        if is_too_large(text, process.limits):
+        is_large = is_too_large(text, process.limits)
+        if is_large or has_tool_urls(text):
+            self.request = without_tool_urls(load(text)[0])
+        if is_large:
             attached: dict[Ref, bytes] = {}
-            self.request = with_references(load(text)[0], process.process_id, process.limits, attached)
+            self.request = with_references(self.request, process.process_id, process.limits, attached)
             for ref, data in attached.items():
                 await process.session.attach(ref, data)
         return await super().through()
@@ -193,8 +201,8 @@ async def raise_difference(process: DurableProcess, error: ReplayDivergence, req
     """Raise ``error`` with the first difference of the requests, if the journal still has the recorded one."""
     if error.asks is not None:  # the same error as of an earlier call, which has its difference
         raise error
-    key, text = error.key, dump(request, process.limits, True)
-    error.asks = b.DecisionStarted(request=text)
+    key, asked = error.key, without_tool_urls(load(dump(request, process.limits, True)))
+    error.asks = b.DecisionStarted(request=dump(asked, process.limits))
     try:
         found = process.session.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
         recorded = (await requests_in(one.entry async for one in found)).get(str(key))
@@ -205,7 +213,7 @@ async def raise_difference(process: DurableProcess, error: ReplayDivergence, req
     difference = None
     if recorded is not None:  # a large text of one may be a reference in the other
         of = partial(with_references, process_id=process.process_id, limits=process.limits, attached={})
-        difference = first_difference(of(recorded), of(load(text)))
+        difference = first_difference(of(without_tool_urls(recorded)), of(asked))
     if difference is not None:
         error.difference = difference
     raise error

@@ -1,6 +1,7 @@
-"""Replace the large texts of a request by references to attachments, so that it fits into an entry: images, scans.
+"""What the record of a request has otherwise: references to its large texts, and no URLs of tools.
 
-The digest of a decision is that of the whole request. So the references, which name the process, change no identity.
+The digest of a decision is that of the whole request. So the references, which name the process, change no identity,
+and a run that was recorded with the URLs goes on.
 """
 
 from __future__ import annotations
@@ -22,6 +23,25 @@ def is_too_large(text: str, limits: Limits) -> bool:
     """Whether the JSON text of a request does not fit into an entry."""
     room = limits.record_bytes - limits.record_bytes // _SHARE
     return len(text) * 4 > room and len(text.encode()) > room
+
+
+def has_tool_urls(text: str) -> bool:
+    """Whether the JSON text of a request may have the URL of a tool."""
+    return '"server_url":' in text
+
+
+def without_tool_urls(value: Any) -> Any:
+    """Return a value of JSON without the ``server_url`` of MCP tools: it often has a key in its path.
+
+    >>> without_tool_urls({"tools": [{"type": "mcp", "server_label": "shop", "server_url": "https://mcp.example/key"}]})
+    {'tools': [{'type': 'mcp', 'server_label': 'shop'}]}
+    """
+    if isinstance(value, list):
+        return [without_tool_urls(member) for member in value]
+    if not isinstance(value, Mapping):
+        return value
+    left_out = "server_url" if value.get("type") == "mcp" else None
+    return {name: without_tool_urls(member) for name, member in value.items() if name != left_out}
 
 
 def with_references(value: Any, process_id: str, limits: Limits, attached: dict[Ref, bytes]) -> Any:
