@@ -62,19 +62,26 @@ class KafkaSender:
         """Call ``on_delivery`` of delivered records."""
         try:
             self._producer.poll(timeout_s)
-        except KafkaException as exc:  # a fatal error is raised here too
-            raise self.refusal(exc.args[0]) from exc
+        except (KafkaException, SystemError) as exc:  # a fatal error is raised here too
+            raise self._fatal(exc) from exc
 
     def flush(self, timeout_s: float) -> int:
         """Wait for deliveries; return how many records are not delivered."""
         try:
             return self._producer.flush(timeout_s)
-        except KafkaException as exc:
-            raise self.refusal(exc.args[0]) from exc
+        except (KafkaException, SystemError) as exc:
+            raise self._fatal(exc) from exc
+
+    def _fatal(self, error: Exception) -> SeekpointError:
+        """Return the refusal in ``error``: the cause of a ``SystemError`` if ``on_delivery`` was called meanwhile."""
+        found = error if isinstance(error, KafkaException) else error.__cause__
+        if not isinstance(found, KafkaException):
+            raise error
+        return self.refusal(found.args[0])
 
     def refusal(self, error: Any) -> SeekpointError:
         """Return Seekpoint's error for the client's."""
-        if error.name() == "INVALID_TIMESTAMP":
+        if error.name() == "INVALID_TIMESTAMP" or "Invalid timestamp" in error.str():  # a fatal error names its cause
             return ReplayRefused(
                 "the target refuses the time of a record (message.timestamp.before.max.ms, .after.max.ms)",
                 topic=self._topic,

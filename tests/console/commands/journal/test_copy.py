@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from seekpoint.consumers.sqlite.sqlite_file import SqliteFile
 from seekpoint.consumers.sqlite.sqlite_log import SqliteLog
@@ -139,3 +140,25 @@ async def test_what_would_not_be_a_copy_is_refused(source: SqliteLog, kafka: Set
     assert nowhere.code == 3
     missing = shell("copy", "sqlite:///missing.db", "--into", kafka.bootstrap_servers)
     assert (missing.code, "no such file" in missing.err) == (3, True)
+
+
+async def test_records_that_the_target_refuses_for_their_time_are_named(
+    source: SqliteLog, kafka: Settings, shell: Shell
+) -> None:
+    """The error names the setting of the topic that refuses them."""
+    how = ("copy", f"sqlite:///{source.file.path}", "--into", kafka.bootstrap_servers, "--journal", source.name)
+    async with Node.local(source.file.path, journal=source.name):
+        pass
+    assert shell(*how).code == 0
+    async with Node.local(source.file.path, journal=source.name) as node:
+        for number in range(50):
+            async with node.open(f"p-{number}") as process:
+                await process.update("x", number)
+    entry = ConfigEntry("message.timestamp.before.max.ms", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, kafka.topic_name("journal"), incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    [done] = admin.incremental_alter_configs([resource]).values()
+    await asyncio.to_thread(done.result, 30)
+    refused = shell(*how)
+    assert refused.code not in (0, 1), refused
+    assert "message.timestamp.before.max.ms" in refused.err, refused.err
