@@ -328,7 +328,7 @@ def _record_budget_event(draft: Draft, body: b.BudgetNoted, limits: Limits) -> M
         if body.scope == "day":
             budget = replace(budget, noted=(), day_limits={**budget.day_limits, **raised})
         else:
-            granted = {name: amount for name, amount in budget.granted.items() if name not in raised}
+            granted = {name: raised.get(name, amount) for name, amount in budget.granted.items()}
             budget = replace(budget, noted=(), limits={**budget.limits, **raised}, granted=granted)
     elif body.kind == "refunded" and body.key is not None:
         budget = budget.reserve(body.key, {})

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from entry_examples import claim, own
+from folding import folded
 from open_processes import durable_side
 from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.durable.budgets.budget_checks import raise_budget
+from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting
 from seekpoint.schemas.state.budget_sums import Budget
 
@@ -59,6 +62,19 @@ async def test_a_child_cannot_use_more_than_its_parent_has_left(child: Any, node
     assert await node.run(parent, "p") == 3
     budget = await _budget(node, "p")
     assert (_texts(budget.spent), _texts(budget.by_children)) == ({"usd": "3"}, {"usd": "3"})
+
+
+def test_what_a_person_grants_a_child_holds_for_limits_that_its_code_sets_afterwards() -> None:
+    """A raised limit is the new grant, not none."""
+    raised = b.BudgetNoted("raised", "usd", "run", limit="3")
+    state = folded(
+        claim(1),
+        own(1, b.AgentStarted("lavish", limits='{"usd":"2"}')),
+        own(2, raised),
+        own(3, b.BudgetSet('{"usd":"1000"}')),
+    )
+    assert state.budget is not None
+    assert _texts(state.budget.limits) == {"usd": "3"}
 
 
 async def test_a_budget_for_a_child_is_kept_until_it_ends(node: Node) -> None:
