@@ -10,6 +10,7 @@ import pytest
 from folding import refold
 from seekpoint.consumers.view.process_summary import summary_of
 from seekpoint.producers import Client, Node, Process, Worker, agent, agent_run
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.worker import agent_worker
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.bodies.entry import process_key
@@ -141,3 +142,31 @@ async def test_a_process_that_watches_a_shared_value_is_not_parked(monkeypatch: 
             await asyncio.sleep(0.6)
             await node.shared("price").set(7)
             assert (await first.result(20), await second.result(20)) == (7, 7)
+
+
+async def test_a_run_that_is_resumed_while_it_is_stopped_names_who_suspended_it() -> None:
+    """Its code ends slowly, and the request is over by then."""
+    log, is_leaving, may_leave = MemoryLog(), asyncio.Event(), asyncio.Event()
+
+    @agent("slow")
+    async def slow(process: Process, _: Any) -> None:
+        try:
+            await process.gate("ok")
+        finally:
+            is_leaving.set()
+            await may_leave.wait()
+
+    async with Node.in_memory(log) as node, Client.in_memory(log) as client:
+        run = asyncio.create_task(node.run(slow, "p", None))
+        await until_awaits(log, "p", "gate ok:1")
+        await client.suspend("p", "look at it", actor="ann")
+        await is_leaving.wait()
+        await client.resume("p")
+        handle = runtime_of(node).handles["p"]
+        assert handle is not None
+        async with asyncio.timeout(30):
+            while handle.state.is_on_hold:
+                await runtime_of(node).confirmer.to_end(handle)
+        may_leave.set()
+        with pytest.raises(ProcessSuspended, match="look at it"):
+            await run

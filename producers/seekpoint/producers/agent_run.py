@@ -230,8 +230,8 @@ class _Run(FrozenStruct, frozen=True):
             text = await self._result(self._begin(given, await granted_to(self.durable.session, given)))
             if cancellation.is_accepted:
                 raise cancellation.error()  # the code caught it and went on; the process does not
-        except _HeldError:
-            raise _suspended(self.process.process_id, self.durable.written) from None
+        except _HeldError as held:
+            raise _suspended(self.process.process_id, held.state) from None
         except asyncio.CancelledError:
             if cancellation.caused(asyncio.current_task()):
                 raise cancellation.error() from None
@@ -285,14 +285,14 @@ class _Run(FrozenStruct, frozen=True):
         If the run is cancelled from outside, the code is cancelled too, and the calls that it makes on its way out are
         refused. If they were recorded, the next run would diverge there.
         """
-        process, told, is_held = self.durable, None, False
+        process, told, held = self.durable, None, None
         code = asyncio.ensure_future(self._run_code(asked))
         try:
             while not code.done():
                 try:
                     await asyncio.wait([code], timeout=self.look_s)
-                    if not is_held and not code.done() and await self._is_suspended():
-                        is_held = True
+                    if held is None and not code.done() and await self._is_suspended():
+                        held = process.written
                         process.matcher.close()
                         code.cancel()
                 except asyncio.CancelledError as exc:
@@ -301,9 +301,9 @@ class _Run(FrozenStruct, frozen=True):
                     code.cancel(*exc.args)
         finally:
             process.set_main_task(asyncio.current_task())
-        if is_held and told is None:
+        if held is not None and told is None:
             await mark_cut_off(process)
-            raise _HeldError
+            raise _HeldError(held)
         if told is not None:
             raise told from None if code.cancelled() else code.exception()
         if process.exit is not None or (code.cancelled() and not process.cancellation.is_accepted):
@@ -430,7 +430,11 @@ class _Run(FrozenStruct, frozen=True):
 
 
 class _HeldError(Exception):
-    """Somebody has suspended the process, and its code was stopped."""
+    """Somebody has suspended the process, and its code was stopped. It may have been resumed since ``state``."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self.state = state
 
 
 _LOOK_S = 1.0

@@ -235,3 +235,28 @@ def test_a_new_leader_with_all_entries_is_no_loss() -> None:
         assert [*lost_partitions(recoverer)] == []
         made.owners[OTHER].update("n", "9")
         made.log.elect(0)
+
+
+@pytest.mark.parametrize("value", [b"", b"junk", b"{}", b'{"topic_id": 1}'])
+def test_foreign_bytes_in_the_place_of_a_decision_accept_nothing(value: bytes) -> None:
+    """They are no bare error either, and the loss can be accepted beside them."""
+    made = lost("stored", is_hidden=True)
+    made.log.table("schemas").put(b"\x00loss:0:1", value)
+    recoverer = Recoverer(made.log, view=made.view, checkpoints=made.checkpoints)
+    with pytest.raises(LogTruncated):
+        recoverer.recover("case-17")
+    accept_partition_loss(recoverer, 0, actor="ann", reason="gone")
+    check(made, recoverer, 0)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_lost_end_is_said_where_as_many_entries_were_written_since(use: str) -> None:
+    """Then a view or checkpoint at the log's end has nothing behind it that would show another leader."""
+    if use == "proof of absence":
+        pytest.skip("it uses nothing that stands on the lost entries")
+    made = stored()
+    no_checkpoints(made)
+    made.log.elect(0, 7)
+    Owner(made.log.append, 1, "new").claim()
+    with pytest.raises(LogTruncated):
+        USES[use](Recoverer(made.log, view=made.view, checkpoints=made.checkpoints))

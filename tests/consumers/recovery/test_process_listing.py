@@ -14,6 +14,7 @@ from seekpoint.consumers.recovery import process_listing
 from seekpoint.consumers.recovery.process_listing import list_processes
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.recovery_report import is_known
+from seekpoint.consumers.recovery.view_summaries import summaries
 from seekpoint.consumers.view.process_summary import Summary, summary_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
@@ -162,6 +163,22 @@ def test_shared_values_are_no_processes() -> None:
     bench.log.append(0, name.encode(), encode(Entry(new_id(), name, None, 0, None, None, 1, None, None, None, body)))
     assert bench.recoverer.recover(name).known
     assert [one.process_id for one in listed(bench.recoverer, limit=2)] == ["a", "z"]
+
+
+def test_what_no_entry_was_admitted_of_is_no_process() -> None:
+    """The view has a state of it, which counts what was refused."""
+    bench = Bench("a")
+    body = b.SharedSet(expected_version=0, value="1")  # that of a process is refused
+    bench.log.append(0, b"b", encode(Entry(new_id(), "b", None, 0, None, None, 1, None, None, None, body)))
+    states = {one.encode(): bench.recoverer.recover(one, missing_ok=True).state for one in "ab"}
+    assert states[b"b"].refused_externals == 1
+    for applied in (1, 2):
+        with mock.patch.object(bench.projected, "states", return_value=states):
+            bench.projected.project(0, applied)
+        assert bench.listed() == ["a"]
+        found = summaries(bench.recoverer, 0, bench.said.append)
+        assert [one.process_id for one in found] == ["a"]
+    assert bench.said == []
 
 
 def test_a_deleted_process_is_left_out_of_any_page() -> None:

@@ -75,3 +75,20 @@ async def test_the_thread_of_heartbeats_ends_with_its_node() -> None:
         assert len(beating()) == before + 1
     await until(lambda: len(beating()) <= before, "the thread goes on")
     await asyncio.sleep(0)
+
+
+async def test_a_heartbeat_that_fails_once_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    """Else the thread would repeat old claims for ever, and each new one would look free."""
+    log, failures = MemoryLog(), [ValueError("no status")]
+
+    def fail() -> None:
+        if failures:
+            raise failures.pop()
+
+    async with Node.in_memory(log, heartbeat_interval_s=0.02, owner_timeout_s=1.0) as node:
+        runtime_of(node).heartbeater.worker = fail  # type: ignore[assignment]
+        await until(lambda: "no status" in caplog.text, "the failure is said")
+        await node.open("p")
+        state = (await node.recover("p")).state
+        snapshot = Heartbeats(log, Settings(redis_url=None)).read()
+        assert state.owner in snapshot.heartbeats[state.owner_node or ""].claim_ids

@@ -183,6 +183,14 @@ class TestLimits:
         else:
             check(dump(value), limits)
 
+    @pytest.mark.parametrize("text", ["{", "[]", "}{"])
+    def test_brackets_in_a_text_are_no_depth(self, text: str) -> None:
+        """Also where no depth is allowed at all."""
+        limits = Limits(items=0, depth=0)
+        check(dump(text, limits), limits)
+        with pytest.raises(LimitExceeded):
+            check("[]", limits)
+
     def test_shared_values_that_expand_to_billions_are_refused_at_once(self) -> None:
         """Sixty lists, each twice in the next, are 2**60 items: the walk stops at the limit."""
         value: list[Any] = [1]

@@ -7,15 +7,19 @@ operator accepts the loss. Then nothing that stands on the lost entries is used,
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 
+import msgspec
 import orjson
 
 from seekpoint.consumers.log_reading.leader_epochs import is_intact
 from seekpoint.schemas.errors import LogTruncated, Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
+
+_logger = logging.getLogger("seekpoint.consumers")
 
 _PREFIX = b"\x00loss:"
 """The keys of the records in ``NAME.schemas``, beside the manifest: no schema has such a key."""
@@ -44,8 +48,14 @@ class AcceptedLoss(FrozenStruct, frozen=True, kw_only=True):
 
 def accepted_losses(log: LogReader) -> list[AcceptedLoss]:
     """Return all decisions, the oldest first. Blocks."""
-    values = [value for key, value in log.table("schemas").items().items() if key.startswith(_PREFIX)]
-    return sorted((AcceptedLoss(**orjson.loads(value)) for value in values), key=lambda loss: loss.accepted_us)
+    losses = []
+    for key, value in log.table("schemas").items().items():
+        if key.startswith(_PREFIX):
+            try:
+                losses.append(msgspec.json.decode(value, type=AcceptedLoss))
+            except msgspec.MsgspecError as exc:  # accepting the loss again leads on
+                _logger.error("the record of an accepted loss cannot be read and does not count: %s", exc)
+    return sorted(losses, key=lambda loss: loss.accepted_us)
 
 
 def highest(landmarks: Iterable[Landmark]) -> list[Landmark]:

@@ -71,6 +71,7 @@ class BaseFinder:
         self._view_error = ""
         self._lost: dict[int, set[Landmark]] = {}
         """By partition that was used: see ``_lost_of``."""
+        self._compared_views: set[int] = set()
         self.is_starting = False
         """Whether a node is starting: then the view is not queried while its client is not loaded."""
         self._is_loading = False
@@ -117,15 +118,18 @@ class BaseFinder:
         return Base(Tier.VIEW, state, meta.applied + 1, (Landmark(meta.applied, meta.leader_epoch),))
 
     def view_problem(self, partition: int, meta: ViewMeta | None, marks: Watermarks) -> str | None:
-        """Return why a view cannot be used; None if it can. Raises ``LogTruncated`` if it lies beyond the log's end."""
+        """Return why a view cannot be used; None if it can. Raises ``LogTruncated`` if it stands on a lost entry.
+
+        Compares its newest entry with the log at the first use of the partition, and where it lies beyond the log's
+        end; else what is read behind it is enough.
+        """
         problem = view_problem(meta, self._log.topic_id, marks)
-        if (
-            problem is not None
-            and meta is not None
-            and meta.applied is not None
-            and meta.topic_id == self._log.topic_id
-        ):
-            refuse_lost(self._log, partition, (Landmark(meta.applied, meta.leader_epoch),))
+        if meta is None or meta.applied is None or meta.topic_id != self._log.topic_id:
+            return problem
+        if problem is not None or partition not in self._compared_views:
+            if refuse_lost(self._log, partition, (Landmark(meta.applied, meta.leader_epoch),)):
+                return problem or "it stands on entries that the log lost; the loss was accepted"
+            self._compared_views.add(partition)
         return problem
 
     def has_checkpoint(self, partition: int, key: bytes) -> bool:

@@ -81,7 +81,7 @@ def _view_page(
         wanted, stop = wanted[:most], wanted[most - 1]
         page = [one for one in page if one.process_id.encode() <= stop]
     found = {
-        one.process_id: one for one in page if not one.is_deleted and one.process_id.encode() not in later
+        one.process_id: one for one in page if one.is_listed and one.process_id.encode() not in later
     } | _recovered(recoverer, partition, wanted)
     return [found[process_id] for process_id in sorted(found)], stop
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Set
 from typing import TYPE_CHECKING
 
 from seekpoint.consumers.log_reading.lost_ends import stands_on_lost
-from seekpoint.consumers.recovery.base_finder import view_problem
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.view.process_summary import Summary, summary_of
 from seekpoint.schemas.bodies.entry import is_process_key
@@ -53,7 +52,7 @@ def summaries(recoverer: Recoverer, partition: int, on_no_view: Callable[[str], 
         on_no_view(exc.why)
         states = recoverer.recover_partition(partition)
     else:
-        yield from (one for key, one in found.items() if key not in later and not one.is_deleted)
+        yield from (one for key, one in found.items() if key not in later and one.is_listed)
         ids = sorted(key.decode() for key in later)
         states = recoverer.recover_partition(partition, ids, skip_unusable=True) if ids else {}
     for process_id in [*states]:
@@ -101,7 +100,7 @@ def view_page(
 def unapplied_keys(recoverer: Recoverer, partition: int, meta: ViewMeta) -> Set[bytes]:
     """Return the keys of the entries that the view had not applied as of ``meta``. Raises ``NoViewError``."""
     marks = recoverer.log.watermarks(partition)
-    problem = view_problem(meta, recoverer.log.topic_id, marks)
+    problem = recoverer.base_finder.view_problem(partition, meta, marks)
     if meta.applied is None or problem is not None:
         raise NoViewError(f"the view of partition {partition} cannot be used: {problem}")
     landmark = Landmark(meta.applied, meta.leader_epoch)

@@ -95,8 +95,13 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def is_deleted(self) -> bool:
-        """Return whether it was deleted and nothing was written to it since: lists leave it out."""
+        """Return whether it was deleted and nothing was written to it since."""
         return self.last_kind == Deleted.KIND and not self.degraded
+
+    @property
+    def is_listed(self) -> bool:
+        """Return whether lists have it: an entry of it was admitted, and it was not deleted since."""
+        return (self.epoch > 0 or self.last_kind is not None) and not self.is_deleted
 
     @property
     def status(self) -> str:

@@ -125,7 +125,10 @@ class Heartbeater:
         while True:
             self._wake.clear()
             published, self._next = self._next, asyncio.get_running_loop().create_future()
-            await self._run(self._publish, self._heartbeat())
+            try:
+                await self._run(self._publish, self._heartbeat())
+            except Exception as exc:  # the thread repeats the last one until the next beat goes well
+                logger.error("no heartbeat: %s", traceback_of(exc, self._settings))
             published.set_result(None)
             try:
                 async with asyncio.timeout(self._interval_s):

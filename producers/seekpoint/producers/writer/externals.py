@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
-from seekpoint.schemas.errors import JournalUnavailable, Refused, Retryable
+from seekpoint.schemas.errors import JournalUnavailable, Refused, Retryable, SeekpointError
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.manifest import refuse_older_format
@@ -36,7 +36,11 @@ class _Look:
 
     def __init__(self) -> None:
         self.lock, self.senders = asyncio.Lock(), 0
+        self.begun = self.ended = 0
+        """The numbers of the newest recovery that began, and of the newest one that ended."""
         self.state: State | None = None
+        self.error: SeekpointError | None = None
+        """Why the newest recovery failed; None: it found ``state``."""
 
 
 class Externals:
@@ -80,13 +84,26 @@ class Externals:
             return offset
 
     async def state_after(self, process_id: str, offset: int, recover: Callable[[], Awaitable[Recovered]]) -> State:
-        """Return the process's state as of ``offset`` or later. Those who send at the same time share recoveries."""
+        """Return the process's state as of ``offset`` or later, or an older one if that is all that can be read.
+
+        Those who send at the same time share recoveries, failed ones too.
+        """
         look = self._looks.setdefault(process_id, _Look())
         look.senders += 1
+        begun = look.begun
         try:
             async with look.lock:
-                if look.state is None or look.state.offset < offset:
-                    look.state = (await recover()).state
+                has_seen = look.ended > begun  # that recovery began when this sender's entry was in the log
+                if not has_seen and (look.state is None or look.state.offset < offset):
+                    number = look.begun = look.begun + 1
+                    try:
+                        look.state, look.error = (await recover()).state, None
+                    except SeekpointError as exc:
+                        look.error = exc
+                    look.ended = number
+                if look.error is not None and (look.state is None or look.state.offset < offset):
+                    raise look.error
+                assert look.state is not None
                 return look.state
         finally:
             look.senders -= 1

@@ -161,5 +161,6 @@ def _count_exactly(text: str, limits: Limits) -> None:
     for _ in range(depth_max):
         brackets = brackets.replace("[]", "")
         if not brackets:
-            return
-    raise LimitExceeded(f"a dynamic value nested deeper than {depth_max}", limit=depth_max)
+            break
+    if brackets:
+        raise LimitExceeded(f"a dynamic value nested deeper than {depth_max}", limit=depth_max)
