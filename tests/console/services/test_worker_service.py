@@ -38,7 +38,7 @@ async def other(process: Process, input: Any) -> None:
 def test_limits_have_names_with_any_character() -> None:
     """The number stands behind the last equals sign. A name that no agent has is refused."""
     assert limits_of(["hangs=5", "a=b=2"], [hangs, other]) == {"hangs": 5, "a=b": 2}
-    with pytest.raises(typer.BadParameter, match="no agent here is called 'triage': hangs"):
+    with pytest.raises(typer.BadParameter, match="no agent here is called 'triage': there are hangs"):
         limits_of(["triage=2"], [hangs])
 
 

@@ -62,7 +62,7 @@ def test_agents_are_named_by_module_or_one_by_one(write_module: Callable[[str, s
         (["worker", "empty:number"], "is a int, not an agent"),
         (["worker", "shop", "--concurrency", "refund"], "is not AGENT=N"),
         (["worker", "shop", "--concurrency", "refund=0"], "is not AGENT=N"),
-        (["worker", "shop", "--concurrency", "refudn=1"], "no agent here is called 'refudn': ask, fails, refund"),
+        (["worker", "shop", "--concurrency", "refudn=1"], "no agent here is called 'refudn': did you mean refund?"),
         (["submit", "p", "--agent", "a", "--input", "{"], "is not JSON"),
         (["redrive"], "give process ids"),
         (["redrive", "p", "--failed"], "give process ids"),

@@ -87,7 +87,7 @@ class TestWorkers:
                 await client.submit(refund, "p", untyped({"number": "x"}))
             assert (await client.status("p")).stage == "unknown"
             run = await client.submit("refund", "q", {"number": "x"})
-            with pytest.raises(RunFailed, match=r"RecordedValueInvalid: the input of refund does not fit DataOrder"):
+            with pytest.raises(RunFailed, match=r"InputMisfit: the input of refund does not fit DataOrder"):
                 await run.result(timeout=20)
             assert (await client.status("q")).stage == "failed"
             assert SEEN == []

@@ -11,13 +11,13 @@ from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import emit_json_list, fail, say
 from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.render.tables import Column, emit_table
+from seekpoint.console.services.arguments.options import AsJson, ProcessIds, Wide
 from seekpoint.console.services.arguments.target import CommandTarget
 from seekpoint.console.services.calls.send_and_confirm import user_name
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recoverer import Recoverer
     from seekpoint.consumers.recovery.verification import Verification
-from seekpoint.console.services.arguments.options import AsJson, ProcessIds, Wide
 
 _REASONS_MAX = 20
 
@@ -30,8 +30,12 @@ def verify(
         int | None,
         typer.Option(metavar="PARTITION", help="Go on with what the log of a partition holds that lost its end."),
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why the loss is accepted. The journal keeps it.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Who accepts it. Default: the user of this machine.")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why the loss is accepted. The journal keeps it.")
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option("--actor", metavar="NAME", help="Who accepts it; your user name if not given.")
+    ] = None,
     wide: Wide = False,
     json: AsJson = False,
 ) -> int:
