@@ -9,18 +9,6 @@ from typing import Literal
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.config.settings import TOPICS, Settings
 
-__all__ = [
-    "LEADER_SUFFIX",
-    "PINNED",
-    "RECORD_OVERHEAD_BYTES",
-    "Rule",
-    "Severity",
-    "TopicPlan",
-    "leader_plan",
-    "plan_topics",
-    "replicas_in_sync",
-]
-
 RECORD_OVERHEAD_BYTES = 65_536
 """Bytes that a topic accepts beyond the limit on a record's value, for key, headers and batch."""
 

@@ -21,8 +21,6 @@ from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.process_ids import named_process_key
 
-__all__ = ["Listing", "View", "Viewed"]
-
 T = TypeVar("T")
 
 _THREADS = 4

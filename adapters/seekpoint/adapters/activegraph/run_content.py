@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 from uuid import uuid4
 
-__all__ = ["EVENTS_KIND", "KINDS", "TRUNCATED_KIND", "Archive", "Row", "RunContent", "StoredEvent", "payloads_of"]
-
 EVENTS_KIND, PART_KIND, TRUNCATED_KIND = "activegraph_events", "activegraph_part", "activegraph_truncated"
 KINDS = frozenset({EVENTS_KIND, PART_KIND, TRUNCATED_KIND})
 

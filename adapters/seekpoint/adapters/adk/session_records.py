@@ -23,11 +23,6 @@ from seekpoint import State as ProcessState
 from seekpoint.adapters.process_names import joined, process_id_of
 from seekpoint.errors import UnserializableValue
 
-__all__ = [
-    "OUTBOX", "SESSION", "STATE", "StoredSession", "event_from", "event_json", "event_key", "events_in", "plain",
-    "scopes_of", "session_id_of", "state_id_of", "values_in",
-]  # fmt: skip
-
 SESSION, OUTBOX = "session", "outbox"
 EVENT, STATE = "event/", "state/"
 

@@ -19,8 +19,6 @@ from agnt5.exceptions import ActivationError, DurableSleepSuspension
 from seekpoint import Node, Process, Ref, State
 from seekpoint.adapters.agnt5.activation_records import PREFIX, Activation, Lease, Payload, Status, payload_of
 
-__all__ = ["RunJournal", "process_id_of"]
-
 _ID_BYTES_MAX, _HASH_BYTES = 200, 16
 _CANCEL = "cancel_requested"
 _NO_REASON = "the run was cancelled"

@@ -15,8 +15,6 @@ import orjson
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import InvalidName, Refused
 
-__all__ = ["Transcript", "TranscriptLine", "as_messages", "digest", "load_transcripts", "read_runs", "save_transcripts"]
-
 _SHAPE = (
     'each line is {"run_id": "...", "messages": [{"role": "...", "content": "..."}, ...]}, the form of OpenAI chats'
 )

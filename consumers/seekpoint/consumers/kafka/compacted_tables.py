@@ -9,8 +9,6 @@ from seekpoint.consumers.kafka.topic_reader import TopicReader
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.partition import partition_of
 
-__all__ = ["KafkaTable", "newest_of"]
-
 
 class KafkaTable:
     """A compacted topic: the newest value of each key. Thread safe; blocks."""

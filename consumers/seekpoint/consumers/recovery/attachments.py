@@ -29,8 +29,6 @@ from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.state.state_parts import Attachment
 from seekpoint.schemas.values.attachment_ref import Ref
 
-__all__ = ["read_attachment", "whole_attachment"]
-
 _APART_MAX = 256
 """How many offsets may lie between two parts that are read at once."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.log_reading.group_members import GroupMember
     from seekpoint.consumers.sqlite.sqlite_checkpoints import SqliteCheckpoints
 
-__all__ = ["SqliteLog", "SqliteTable"]
-
 _BATCH = 500
 _KEYS_MAX = 500
 """How many keys one query names; SQLite takes 32,766 in all."""

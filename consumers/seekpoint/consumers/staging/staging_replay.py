@@ -35,8 +35,6 @@ from seekpoint.schemas.config.cluster_profiles import Cluster, load_clusters
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, ReplayRefused
 from seekpoint.schemas.log.manifest import MANIFEST_KEY
 
-__all__ = ["Replay"]
-
 OnProgress = Callable[[CopyStats, Sequence[OffsetRange]], None]
 
 _SETTLE_S = 1.0

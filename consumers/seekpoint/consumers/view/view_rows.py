@@ -26,23 +26,6 @@ from seekpoint.schemas.state.calls import call_row
 from seekpoint.schemas.state.process_state import FIELDS, FOLD_VERSION, State
 from seekpoint.schemas.state.state_values import encoded
 
-__all__ = [
-    "attachment_fields",
-    "call_fields",
-    "check_of",
-    "field_sum",
-    "fold_fields",
-    "frame_fields",
-    "head_check",
-    "head_of",
-    "mail_check",
-    "mail_of",
-    "message_row",
-    "message_sum",
-    "state_of",
-    "sum_text",
-]
-
 _MODULUS = 1 << 52
 """The modulus of sums, because Lua's numbers are exact up to 2^53."""
 

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from seekpoint.consumers.recovery.absence_proof import AbsenceProof
 from seekpoint.consumers.recovery.recovery_report import Report
 
-__all__ = ["Absence"]
-
 _ASK_INTERVAL_S = 10.0
 KEYS_MAX = 200_000
 """The most keys that are noted for a partition, about 20 MB."""

@@ -41,8 +41,6 @@ from seekpoint.schemas.state.process_state import Draft, MailItem, State
 from seekpoint.schemas.state.state_parts import Attachment
 from seekpoint.schemas.wire.codec import encode, encode_within, is_entry
 
-__all__ = ["Handle"]
-
 ATTEMPTS_MAX = 3
 """How often one entry is sent while the broker refuses it; the handle heals in between."""
 

@@ -7,8 +7,6 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.log.log_ports import LogReader
 
-__all__ = ["WrittenIds", "check_entry_id"]
-
 ID_BYTES = 16
 
 _WIDTH = 300

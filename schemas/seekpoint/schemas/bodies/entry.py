@@ -11,8 +11,6 @@ from typing import NamedTuple
 from seekpoint.schemas.bodies import Body
 from seekpoint.schemas.errors import InvalidName
 
-__all__ = ["Entry", "id_text", "is_process_key", "new_id", "process_key"]
-
 PROCESS_ID_BYTES_MAX = 200
 
 

@@ -31,16 +31,6 @@ from seekpoint.schemas.state.state_values import size_of, text_width
 from seekpoint.schemas.wire.avro_primitives import get_long
 from seekpoint.schemas.wire.codec import OwnerEntry
 
-__all__ = [
-    "SHARED_PREFIX",
-    "UNCHANGED",
-    "Verdict",
-    "advance",
-    "advance_owner_entry",
-    "fold",
-    "try_apply",
-]
-
 SHARED_PREFIX = "shared:"
 """The prefix of the process id of a shared value. Such a process never has an owner."""
 TEXT_CHARS_MAX = 200

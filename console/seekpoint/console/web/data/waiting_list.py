@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["EffectRow", "GateRow", "WaitingList", "unanswered", "waiting_in"]
-
 PROCESSES_MAX = 500
 
 

@@ -17,8 +17,6 @@ from seekpoint.consumers.staging.replay_ports import OffsetRange, OnDelivery, Re
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.log_ports import Watermarks
 
-__all__ = ["CaptureTarget"]
-
 _SYNC_RECORDS = 500
 
 

@@ -15,8 +15,6 @@ from seekpoint.consumers.staging.copy.headers import JOB, OFFSET, TIMESTAMP, Rep
 from seekpoint.consumers.staging.replay_ports import Headers, ReplayMessage
 from seekpoint.schemas.errors import ReplayMismatch
 
-__all__ = ["MASK", "NO_KEY", "NO_VALUE", "Arrivals", "MappedRange", "Tallies", "compare", "record_sum"]
-
 MASK = 0xFFFFFFFF
 NO_KEY, NO_VALUE = 0x9E3779B9, 0x7F4A7C15
 """Constants of ``record_sum``."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["Piece", "groups", "pieces_of", "uncovered"]
-
 Names: TypeAlias = "tuple[str, ...]"
 _TAGS = frozenset({"$tuple", "$set", "$frozenset", "$object"})
 

@@ -29,8 +29,6 @@ from seekpoint.schemas.config.secrets import read_secret_file
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["Do", "MaskRule", "MaskRules", "Policy"]
-
 _ENVELOPE = frozenset({"actor", "correlation_id", "process_id"})
 _PLAIN = frozenset({"value", "process_id"})
 """The names in records that are no entries."""

@@ -25,8 +25,6 @@ from seekpoint.schemas.state.process_state import Draft, State
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
 
-__all__ = ["ENDS", "Admission", "EndedCall", "RecordedRun", "applied", "ended_by", "numbered"]
-
 ENDS = frozenset(
     {b.StepEnded, b.DecisionMade, b.Sampled, b.EffectSettled, b.TimerFired, b.GateResolved, b.Received, b.ChildEnded}
 )
