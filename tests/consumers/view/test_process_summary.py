@@ -72,6 +72,17 @@ def test_a_submission_waits_for_its_start_since_the_process_began() -> None:
     assert waits(later) == (("start",), submitted.updated_us)
 
 
+def test_equal_states_name_their_waits_in_the_same_order() -> None:
+    """That of the journal, also where a checkpoint has the calls by their turns."""
+    inner = b.GateOpened(key="1/ok:1", position=1, name="ok")
+    state = after(STARTED, TIMER, inner, replace(GATE, position=4))
+    loaded = State.from_bytes(state.to_bytes())
+    assert loaded == state
+    assert list(loaded.unsettled_calls) != list(state.unsettled_calls)
+    assert summarized(loaded) == summarized(state)
+    assert summarized(loaded).awaits == ("timer sleep:1", "gate 1/ok:1", "gate ok:1")
+
+
 def test_a_finished_process_waits_for_nothing() -> None:
     """Whatever its code left open."""
     assert waits(after(b.Finished("1"), start=after(STARTED, GATE))) == ((), None)

@@ -189,8 +189,13 @@ class Wait(NamedTuple):
 _NAMELESS = frozenset({"signal", "start", "retry"})
 
 
+def _began(item: tuple[str, Call]) -> tuple[int, str]:
+    """Return where a call is in the order of the journal."""
+    return item[1].seq, item[0]
+
+
 def waits_of(state: State) -> list[Wait]:
-    """Return what a process waits for, with names, moments and since when; the times are what the journal says.
+    """Return what a process waits for, in the journal's order, with names, moments and since when, as the journal says.
 
     A process that has ended waits for nothing, whatever its code left open, but a failed one that is tried again.
     """
@@ -205,7 +210,7 @@ def waits_of(state: State) -> list[Wait]:
         return [] if due_us is None else [Wait("start", "start", due_us, state.started_us)]
     waits: list[Wait] = []
     in_doubt = lifecycle is _AWAITING and state.ended_in_doubt
-    for key, call in state.unsettled_calls.items():
+    for key, call in sorted(state.unsettled_calls.items(), key=_began):  # equal states may have them in other orders
         if state.cancelled is not None and not key.startswith(UNDO):
             continue  # only its compensations still run
         if call.kind in _MOMENTS and not in_doubt:
