@@ -92,10 +92,12 @@ def test_the_embedded_log_needs_no_extra(folder: Path) -> None:
 
 
 def test_a_resume_in_another_folder_makes_no_file(folder: Path) -> None:
-    """Nothing can be resumed from an empty journal: the file is missing, and the message says where."""
+    """Nothing can be resumed from an empty journal: the message names the file, and how to start."""
     done = seekpoint(folder, "run", "visit-1", "--agent", "greetings:greetings", "--journal-url", "sqlite:///runs.db")
-    assert done.returncode == 3, done.stderr
-    assert f"there is no such file (file={folder / 'runs.db'})" in done.stderr
+    assert done.returncode == 1, done.stderr
+    assert "no such process: its journal's file is not there yet" in done.stderr
+    assert f"file={folder / 'runs.db'}" in done.stderr
+    assert "--new" in done.stderr
     assert not (folder / "runs.db").exists()
 
 

@@ -274,7 +274,7 @@ def test_a_missing_file_is_named_with_its_folder(open_file: OpenFile, tmp_path: 
     with pytest.raises(JournalUnavailable) as caught:
         _ = open_file("misspelt.db", must_exist=True).manifest
     assert caught.value.file == str(tmp_path / "misspelt.db")
-    assert "the folder that you are in" in caught.value.hint
+    assert "look at journal_url, and at your folder" in caught.value.hint
 
 
 def test_a_journal_url_is_checked() -> None:
