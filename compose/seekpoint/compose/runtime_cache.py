@@ -37,7 +37,7 @@ _logger = logging.getLogger("seekpoint.compose")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What a broker starts from: its first metadata snapshot and, unless they could not be recorded, the classes."""
+    """The files of a broker's start: its first metadata snapshot and, unless they could not be recorded, classes."""
 
     checkpoint: bytes
     classes: Path | None

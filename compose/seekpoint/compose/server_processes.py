@@ -29,7 +29,7 @@ _logger = logging.getLogger("seekpoint.compose")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How parts are started: in a process group that ends with its starter, or in sessions of their own (None)."""
+    """The start of parts: in a process group that ends with its starter, or in sessions of their own (None)."""
 
     group: int | None
     lock_fd: int | None
@@ -78,7 +78,7 @@ class Part:
 
     @property
     def pid(self) -> int | None:
-        """Its process id, or None if it does not run. A paused part counts as running."""
+        """The part's process id, or None if it does not run. A paused part counts as running."""
         if self._pid is not None and not _is_running(self._pid, self.directory):
             self._pid = None
         return self._pid

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JournalAccess:
-    """How one program reaches a journal. Nothing is connected before its first use."""
+    """The access of one program to a journal. Nothing is connected before its first use."""
 
     settings: Settings
     reader: KafkaReader | SqliteLog

@@ -100,7 +100,7 @@ class Process(
 
     @property
     def written(self) -> State:
-        """The same, whatever is being replayed."""
+        """The state, with the newest content also while code is being replayed."""
         return self._durable.written
 
     @property
@@ -110,7 +110,7 @@ class Process(
 
     @property
     def is_open(self) -> bool:
-        """False once the process was released, finished, fenced or given up."""
+        """Return Return False once the process was released, finished, fenced or given up."""
         return self._durable.session.is_open
 
     def patched(self, change: str) -> bool:

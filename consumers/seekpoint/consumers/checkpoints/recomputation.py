@@ -17,7 +17,7 @@ _CHUNK = 20_000
 
 
 class Expected(NamedTuple):
-    """What the newest checkpoint of a process says."""
+    """The facts of the newest checkpoint of a process."""
 
     position: int
     """The checkpoint's position in its partition."""

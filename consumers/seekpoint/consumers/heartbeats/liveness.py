@@ -51,7 +51,7 @@ class HeartbeatStore(Protocol):
 
 
 class LivenessVerdict(Enum):
-    """What an observer knows about the owner of a process."""
+    """An observer's knowledge of the owner of a process."""
 
     ALIVE = "its heartbeat moves and names the claim"
     DEAD = "its process has ended on this host, or its heartbeat or for long its loop stood still while it was watched"

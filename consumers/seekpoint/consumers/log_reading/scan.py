@@ -51,7 +51,7 @@ class EntrySource(EntryFormat, Protocol):
 
 
 class ScanStats(msgspec.Struct):
-    """What a scan read and applied."""
+    """The records that a scan read, and the entries that it applied."""
 
     next_offset: int = 0
     """Everything below this offset was read."""

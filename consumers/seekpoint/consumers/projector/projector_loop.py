@@ -38,7 +38,7 @@ _VIEW_CHECK_INTERVAL_S = 1.0
 
 
 class Lag(FrozenStruct, frozen=True, kw_only=True):
-    """How far a partition's view is behind its log."""
+    """The distance of a partition's view from the end of its log."""
 
     entries: int
     """Offsets that are not projected yet."""

@@ -18,7 +18,7 @@ _NEAR = 2_000
 
 
 class Judgement(NamedTuple):
-    """What the fold makes of an entry."""
+    """The fold's verdict on an entry."""
 
     is_applied: bool
     state: State

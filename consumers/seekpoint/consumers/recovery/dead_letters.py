@@ -50,7 +50,7 @@ class DeadLetter(FrozenStruct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Its coordinates, ``TOPIC:PARTITION:OFFSET``."""
+        """The record's coordinates, ``TOPIC:PARTITION:OFFSET``."""
         return f"{self.topic}:{self.partition}:{self.offset}"
 
     def to_bytes(self) -> bytes:

@@ -28,14 +28,14 @@ _NARROW_MAX = 10
 
 
 class _ReadTo(NamedTuple):
-    """How far a partition is read: the next offset, and the last record before it."""
+    """The place up to which a partition is read: the next offset, and the last record before it."""
 
     offset: int
     landmark: Landmark | None
 
 
 class _News(NamedTuple):
-    """What a read of a partition has found, and how far it is read then."""
+    """The processes that a read of a partition met, and the place up to which it read."""
 
     place: _ReadTo
     times: dict[bytes, int]

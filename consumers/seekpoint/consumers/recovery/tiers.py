@@ -8,7 +8,7 @@ from threading import Lock
 
 
 class Tier(StrEnum):
-    """Where a recovery starts, the quickest first. All tiers lead to the same state; a report names the tier."""
+    """The places where a recovery may start, the quickest first. All lead to the same state; a report names one."""
 
     VIEW = "view"
     """From the Redis projection, then the tail."""
@@ -19,7 +19,7 @@ class Tier(StrEnum):
 
 
 class TierCounts:
-    """How many states were recovered by each tier. Thread safe."""
+    """The number of states that were recovered by each tier. Thread safe."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(Tier, 0)

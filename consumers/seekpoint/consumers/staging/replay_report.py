@@ -26,7 +26,7 @@ class Sample(FrozenStruct, frozen=True):
 
 
 class ReplayReport(FrozenStruct, frozen=True, kw_only=True):
-    """What a replay did, or (``dry_run``) would do."""
+    """The work that a replay did, or (``dry_run``) would do."""
 
     job: str
     source: str

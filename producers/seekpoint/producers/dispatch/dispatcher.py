@@ -162,12 +162,12 @@ class Dispatcher:
 
     @property
     def waiting(self) -> int:
-        """How many intents it knows that are not over, calls under way included."""
+        """The number of open intents that the dispatcher has read, calls under way included."""
         return len(self._due)
 
     @property
     def calling(self) -> int:
-        """How many intents it is working on."""
+        """The number of intents that the dispatcher works on now."""
         return len(self._tasks)
 
     # --- life

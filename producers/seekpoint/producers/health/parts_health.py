@@ -24,7 +24,7 @@ class PartsHealth(ABC):
     @property
     @abstractmethod
     def lag(self) -> int | None:
-        """How much work waits."""
+        """The amount of work that waits."""
 
     @property
     @abstractmethod

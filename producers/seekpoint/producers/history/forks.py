@@ -58,7 +58,7 @@ class RunAgain(FrozenStruct, frozen=True, kw_only=True):
 
 
 class ForkRequest(FrozenStruct, frozen=True, kw_only=True):
-    """What to fork, and how the fork goes on. Raises ``InvalidSetting`` for an unknown policy."""
+    """The source of a fork, and the way in which the fork goes on. Raises ``InvalidSetting`` for an unknown policy."""
 
     parent_id: str
     at: HistoryPoint | int | None = None
@@ -80,7 +80,7 @@ class ForkRequest(FrozenStruct, frozen=True, kw_only=True):
 
 
 class ForkPlan(FrozenStruct, frozen=True, kw_only=True):
-    """What a fork begins with."""
+    """The content that a fork begins with."""
 
     parent_id: str
     parent_seq: int

@@ -21,7 +21,7 @@ from seekpoint.schemas.values.decimal_arithmetic import exact_sum, parse_decimal
 
 
 class RerunLimits(FrozenStruct, frozen=True, kw_only=True):
-    """How many reruns run at once, and what all together may cost."""
+    """The limits of many reruns: the number that run at once, and the cost of all."""
 
     concurrency: int = 8
     budget_usd: Decimal | None = None

@@ -158,37 +158,37 @@ class Worker:
 
     @property
     def started(self) -> int:
-        """How many runs began here for the first time."""
+        """The number of runs that began here for the first time."""
         return self._runs.started
 
     @property
     def resumed(self) -> int:
-        """How many runs that had begun before, here or elsewhere, were continued here."""
+        """The number of runs that had begun before, here or elsewhere, and went on here."""
         return self._runs.resumed
 
     @property
     def finished(self) -> int:
-        """How many runs ended here with a result."""
+        """The number of runs that ended here with a result."""
         return self._runs.finished
 
     @property
     def failed(self) -> int:
-        """How many runs ended here with an error of their code."""
+        """The number of runs that ended here with an error of their code."""
         return self._runs.failed
 
     @property
     def cancelled(self) -> int:
-        """How many runs ended here because somebody asked for it."""
+        """The number of runs that ended here because somebody asked for it."""
         return self._runs.cancelled
 
     @property
     def parked(self) -> int:
-        """How many runs were parked here, since their owners had died again and again."""
+        """The number of runs that were parked here, since their owners had died again and again."""
         return self._runs.parked
 
     @property
     def polls(self) -> int:
-        """How often the worker read the inbox. It does not work if this stands still."""
+        """The number of times that the worker read the inbox. A worker whose number stands still does not work."""
         return 0 if self._intake is None else self._intake.polls
 
     def status(self) -> WorkerStatus:
@@ -207,12 +207,12 @@ class Worker:
 
     @property
     def recoveries(self) -> Mapping[Tier, int]:
-        """How many states were recovered here, by tier."""
+        """The number of states that were recovered here, by tier."""
         return self._runtime.recovery.blocking.recoveries.now()
 
     @property
     def queue_age_s(self) -> float:
-        """For how long the oldest ready process has waited for room. Any thread may ask; looks at each of them."""
+        """The seconds that the oldest ready process has waited for room. Any thread may ask; looks at each of them."""
         oldest_s = self._queue.oldest_s
         return 0.0 if oldest_s is None else self._runtime.clock.monotonic() - oldest_s
 

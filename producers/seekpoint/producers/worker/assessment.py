@@ -17,7 +17,7 @@ from seekpoint.schemas.state.process_state import State
 
 
 class Next(Enum):
-    """What a worker does about a process."""
+    """The action that a worker takes about a process."""
 
     RUN = "begin its agent, or go on with it"
     WAIT = "nothing before a moment, or before mail comes"

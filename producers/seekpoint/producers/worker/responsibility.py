@@ -45,7 +45,7 @@ _FREE = (LivenessVerdict.DEAD, LivenessVerdict.FREE)
 
 
 class Responsibility:
-    """What one worker looks after. ``on_suspended`` receives a process that runs here and was suspended."""
+    """One worker's share of the partitions. ``on_suspended`` receives a process that runs here and was suspended."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Responsibility:
 
     @property
     def watches(self) -> Collection[PartitionWatch]:
-        """What is known of each partition that this worker looks after."""
+        """The state of each partition that this worker looks after."""
         return self._watches.values()
 
     def looks_after(self, partition: int) -> bool:
@@ -267,7 +267,7 @@ class Responsibility:
 
     @property
     def tail_lag(self) -> int:
-        """How many offsets the tails were behind the ends of their partitions when these were last looked at."""
+        """The offsets that the tails were behind the ends of their partitions when these were last looked at."""
         return sum(health.lag or 0 for health in self._tails.values())
 
     @property

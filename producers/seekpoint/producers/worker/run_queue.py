@@ -35,7 +35,7 @@ _Place: TypeAlias = "tuple[int, float, int, ReadyRun]"
 
 
 class RunQueue:
-    """What is ready and what runs. At most ``runs_max`` run at once, and of an agent at most ``concurrency[agent]``.
+    """The runs that are ready or under way. At most ``runs_max`` run at once, of an agent ``concurrency[agent]``.
 
     New runs of an agent begin as ``rates[agent]`` allows. Last tries begin one after the other: if one ends the worker,
     the others did not run, and are not parked with it.

@@ -6,7 +6,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 
 
 class WorkerProgress(FrozenStruct, frozen=True, kw_only=True):
-    """What shows whether a worker makes progress. Two of them, some seconds apart, tell whether it stands still."""
+    """The signs of a worker's progress. Two of them, some seconds apart, tell whether it stands still."""
 
     inbox_rounds: int = 0
     is_writing: bool = False

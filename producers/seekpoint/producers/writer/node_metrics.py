@@ -15,11 +15,11 @@ _BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 
 class Histogram:
-    """How often something took how long. Observe from one thread; any thread may read."""
+    """A histogram of durations, in seconds. Observe from one thread; any thread may read."""
 
     def __init__(self) -> None:
         self.sum_s = 0.0
-        """The sum of all observed times."""
+        """The sum of all observed durations."""
         self._counts = [0] * (len(_BOUNDS_S) + 1)
 
     def observe(self, seconds: float, count: int = 1) -> None:
@@ -29,7 +29,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many times were observed."""
+        """The number of observed durations."""
         return sum(self._counts)
 
     def buckets(self) -> list[tuple[str, float]]:
@@ -45,7 +45,7 @@ class Histogram:
 
 
 class RunCounts:
-    """How many runs a node has begun by itself (not those of a worker), and how they ended."""
+    """The number of runs that a node began by itself (not those of a worker), by their end."""
 
     def __init__(self) -> None:
         self.started = self.resumed = 0

@@ -83,7 +83,7 @@ class Budget(FrozenStruct, frozen=True):
 
     @property
     def used(self) -> Amounts:
-        """What the process and its children used."""
+        """The amounts that the process and its children used."""
         return _sum(self.spent, self.by_children) if self.by_children else self.spent
 
     def only_spent(self) -> Budget | None:

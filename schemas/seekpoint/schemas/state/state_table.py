@@ -45,7 +45,7 @@ class Cleared(Enum):
 
 
 class FieldForm(FrozenStruct, frozen=True):
-    """How the value of a field is written, read, masked and measured."""
+    """The ways in which the value of a field is written, read, masked and measured."""
 
     read: Callable[[Any], Any]
     """Raises ``ValueError``, ``LookupError`` or ``TypeError`` for JSON that this code did not write; gets no null."""

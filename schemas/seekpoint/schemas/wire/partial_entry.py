@@ -21,7 +21,7 @@ _TEXT_CHARS_MAX = 4_000
 
 
 class PartialEntry(FrozenStruct, frozen=True, kw_only=True):
-    """What the bytes of a record seem to be."""
+    """A guess at the entry that the bytes of a damaged record held."""
 
     form: str
     """In words: an entry of a known schema, of an unknown one, text, or bytes of no known form."""

@@ -22,7 +22,7 @@ _KEEP_ALIVE_S = 15.0
 
 
 class HistoryProgress(FrozenStruct, frozen=True, kw_only=True):
-    """How much of a history was read."""
+    """The part of a history that was read."""
 
     entries: int = 0
     calls: int = 0

@@ -9,7 +9,7 @@ from seekpoint.schemas.log.partition import partition_of
 
 
 class Partitions(StrEnum):
-    """How records are assigned to the target's partitions."""
+    """The way in which records are assigned to the target's partitions."""
 
     AUTO = "auto"
     """``KEEP`` where both topics have equally many partitions and keys do not change, else ``BY_KEY``."""

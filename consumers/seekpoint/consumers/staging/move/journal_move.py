@@ -28,7 +28,7 @@ _FLUSH_S = 30.0
 
 
 class Moved(FrozenStruct, frozen=True, kw_only=True):
-    """What a move has done."""
+    """The outcome of a move."""
 
     journal: str
     records: int

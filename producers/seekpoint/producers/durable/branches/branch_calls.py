@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class BranchCalls(DurableCalls):
-    """What a process offers: ``gather``, ``race``, ``branch``.
+    """The calls of a process that make branches: ``gather``, ``race``, ``branch``.
 
     A branch is a coroutine: a call of the process (``process.step(...)``) or one of your own. Inside a branch, wait for
     calls of the process and for other branches only. ``Refused`` in a task that ``asyncio`` started: start that as a

@@ -57,7 +57,7 @@ def _is_undone(call: Call, holder: KeyHolder) -> bool:
 
 
 class EffectContext:
-    """What the effects of one process share."""
+    """The objects that the effects of one process share."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

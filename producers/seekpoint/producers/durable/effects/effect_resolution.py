@@ -51,7 +51,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 
 
 class Effect(StrEnum):
-    """How often a call may be made, and what a further call changes."""
+    """The promise of an effect: the number of calls that may be made, and what a further one changes."""
 
     IDEMPOTENT = "idempotent"
     """A further call with the same key changes nothing: in doubt it is called again."""
@@ -95,7 +95,7 @@ class Answer(StrEnum):
 
 
 class End(Enum):
-    """How this owner's own call ended."""
+    """The end of this owner's own call."""
 
     RETURNED = "returned a result"
     REFUSED = "raised NotDone, or an exception that the retry policy calls final: nothing was done"

@@ -41,7 +41,7 @@ def text_digest(name: str, text: Json) -> str:
 
 
 class Difference(NamedTuple):
-    """How a call differs from the history: the facts of ``ReplayDivergence`` and of a ``Diverged`` entry."""
+    """The difference of a call from the history: the facts of ``ReplayDivergence`` and of a ``Diverged`` entry."""
 
     key: str
     position: int

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ReplayMode(StrEnum):
-    """What happens when a request differs from the history."""
+    """The consequences of a request that differs from the history."""
 
     STRICT = "strict"
     """Raise ``ReplayDivergence``; execute nothing."""
@@ -22,7 +22,7 @@ class ReplayMode(StrEnum):
 
 
 class Detail(StrEnum):
-    """How much of its content a process journals. It always journals claims, calls, outcomes, signals, lifecycle."""
+    """The part of its content that a process journals, besides claims, calls, outcomes, signals and lifecycle."""
 
     FULL = "full"
     """Every change, when it is made."""

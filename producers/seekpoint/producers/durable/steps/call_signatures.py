@@ -160,7 +160,7 @@ class StepCall(Protocol):
 
 
 class BlockingStepCall(Protocol):
-    """The same of a ``SyncProcess``."""
+    """The step calls of a ``SyncProcess``."""
 
     @overload
     def __call__(self, name: str, call: Callable[P, Awaitable[T]], /, *arguments: P.args, **options: P.kwargs) -> T: ...
@@ -271,7 +271,7 @@ class EffectCall(Protocol):
 
 
 class BlockingEffectCall(Protocol):
-    """The same of a ``SyncProcess``."""
+    """The effect calls of a ``SyncProcess``."""
 
     @overload
     def __call__(self, name: str, call: Callable[P, Awaitable[T]], /, *arguments: P.args, **options: P.kwargs) -> T: ...
@@ -356,7 +356,7 @@ class DecideCall(Protocol):
 
 
 class BlockingDecideCall(Protocol):
-    """The same of a ``SyncProcess``."""
+    """The decisions of a ``SyncProcess``."""
 
     @overload  # what returns Any returns Any, and not a list
     def __call__(

@@ -14,7 +14,7 @@ _NEVER: Final = (UnserializableValue, LimitExceeded)
 
 
 class Retry(FrozenStruct, frozen=True, kw_only=True):
-    """How often a call may be tried, and the wait between: ``backoff_s * factor ** n``, capped, with jitter.
+    """The number of tries of a call, and the waits between them: ``backoff_s * factor ** n``, capped, with jitter.
 
     ``non_retryable`` and exceptions whose attribute ``retryable`` is False end it at once; with ``only_transient`` so
     do all but errors of a connection, a time-out, or a server that is busy. A step or a decision whose server named the

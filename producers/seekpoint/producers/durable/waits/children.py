@@ -18,7 +18,7 @@ logger = logging.getLogger("seekpoint.producers")
 
 
 class ChildEnd(FrozenStruct, frozen=True):
-    """How a child ended."""
+    """The end of a child."""
 
     outcome: str
     text: b.Json
