@@ -108,7 +108,7 @@ class LogSession:
 
     @property
     def is_open(self) -> bool:
-        """Return Return False once the process was released, finished, fenced or given up."""
+        """Return False once the process was released, finished, fenced or given up."""
         return self._handle.is_open
 
     def check(self) -> None:

@@ -110,7 +110,7 @@ class Process(
 
     @property
     def is_open(self) -> bool:
-        """Return Return False once the process was released, finished, fenced or given up."""
+        """Return False once the process was released, finished, fenced or given up."""
         return self._durable.session.is_open
 
     def patched(self, change: str) -> bool:

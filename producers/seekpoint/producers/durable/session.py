@@ -141,7 +141,7 @@ class Session(Journal, Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Return Return False once the process was released, finished, fenced or given up."""
+        """Return False once the process was released, finished, fenced or given up."""
         ...
 
     def check(self) -> None:

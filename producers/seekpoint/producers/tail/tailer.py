@@ -90,7 +90,7 @@ class Tailer:
 
     @property
     def is_started(self) -> bool:
-        """Return Return True from ``start`` to ``close``."""
+        """Return True from ``start`` to ``close``."""
         return self._loop is not None and not self._is_closed
 
     def check_loop(self) -> None:
@@ -99,12 +99,12 @@ class Tailer:
 
     @property
     def is_idle(self) -> bool:
-        """Return Return True while nothing is polled, because no caller has waited for a while."""
+        """Return True while nothing is polled, because no caller has waited for a while."""
         return self._follower.is_idle
 
     @property
     def may_lag(self) -> bool:
-        """Return Return True while nothing is polled, unless this node has written alone a moment ago."""
+        """Return True while nothing is polled, unless this node has written alone a moment ago."""
         return self._follower.may_lag
 
     @property

@@ -195,7 +195,7 @@ class Handle:
 
     @property
     def is_open(self) -> bool:
-        """Return Return False once nothing more may be sent or confirmed."""
+        """Return False once nothing more may be sent or confirmed."""
         return self.status is not HandleStatus.CLOSED
 
     def check_open(self) -> None:
