@@ -92,6 +92,12 @@ async def run_agent(
             return await run_opened(process, agent, given, retry_failed, new, look_s=_LOOK_S)
 
 
+def move_up(process: DurableProcess) -> None:
+    """Write that the process is running, by the lifecycles that lead there."""
+    for step in _WAYS_UP.get(process.ahead_lifecycle, ()):
+        process.send(b.LifecycleChanged(step))
+
+
 async def mark_cut_off(process: DurableProcess) -> None:
     """Write that a process is running whose code was cut off, perhaps between two waits: its next owner runs it then.
 
@@ -218,7 +224,7 @@ class _Run(FrozenStruct, frozen=True):
         self._check(given)
         cancellation = self.durable.cancellation
         if cancellation.is_accepted and self.durable.ahead_lifecycle is Lifecycle.FAILED:
-            self._move_up()  # else the request to make its compensations again would ask for a run for ever
+            move_up(self.durable)  # else the request to make its compensations again would ask for a run for ever
         if cancellation.accept() and (cancellation.is_complete or not cancellation.needs_replay):
             raise cancellation.error()
         mail = frozenset(self.durable.written.mailbox)
@@ -340,7 +346,7 @@ class _Run(FrozenStruct, frozen=True):
         is_first = written.agent is None
         begins = is_first and process.ahead_lifecycle in _BEGINNING
         if not begins and not process.cancellation.is_accepted:
-            self._move_up()
+            move_up(self.durable)
         if written.agent is None:
             text = self._first_input(given)
             agent, span = self.agent, None if process.tracer is None else process.tracer.current()
@@ -415,7 +421,7 @@ class _Run(FrozenStruct, frozen=True):
         with suppress(SeekpointError):
             self._note_parent_answers()
             if process.ahead_lifecycle in _BEFORE_RUN:
-                self._move_up()  # what asked for the run is carried out, also where its beginning failed
+                move_up(self.durable)  # what asked for the run is carried out, also where its beginning failed
             process.send(b.LifecycleChanged(to, retry_at_us=retry_at_us if to is Lifecycle.FAILED else None))
 
     def _note_parent_answers(self) -> None:
@@ -423,10 +429,6 @@ class _Run(FrozenStruct, frozen=True):
             from seekpoint.producers.durable.replay.parent_answers import note_parent_answers
 
             note_parent_answers(self.durable)
-
-    def _move_up(self) -> None:
-        for step in _WAYS_UP.get(self.durable.ahead_lifecycle, ()):
-            self.durable.send(b.LifecycleChanged(step))
 
 
 class _HeldError(Exception):

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quiet_rows import REQUESTS, ROWS, STAGES, Row, play
+from seekpoint.producers import agent_run
+from seekpoint.schemas.errors import ConfirmTimeout
 
 FOUND = (
     Row("inbox", "cancel", "return", 1),  # a run that has not begun
@@ -38,6 +40,16 @@ SAMPLE = random.Random(32).sample(ROWS, 46)
 def test_it_becomes_quiet(row: Row) -> None:
     """Whatever is asked for, and ``status``, ``result`` and ``ps`` agree."""
     play(row)
+
+
+def test_a_run_that_stops_each_time_before_it_begins_becomes_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails after as many stops as one that had begun."""
+
+    async def stop(*_: object) -> None:
+        raise ConfirmTimeout("nothing comes of it")
+
+    monkeypatch.setattr(agent_run, "granted_to", stop)
+    play(Row("inbox", "", "Retryable", 1))
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from contextvars import ContextVar
 
-from seekpoint.producers.agent_run import RECORDED, mark_cut_off, run_opened
+from seekpoint.producers.agent_run import RECORDED, mark_cut_off, move_up, run_opened
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node_runtime import NodeRuntime
@@ -219,6 +219,7 @@ class ProcessRuns:
             self._stopped_early.pop(process.process_id, None)
         if self._stopped_early.get(process.process_id, 0) >= _STOPS_MAX - 1 and process.is_open and _is_outside(error):
             with suppress(SeekpointError):
+                move_up(durable_side(process))  # it may not have begun: such a process cannot fail
                 durable_side(process).send(b.LifecycleChanged(Lifecycle.FAILED))
 
     async def _mark_cut_off(self, run: ProcessRun, process: Process) -> None:
